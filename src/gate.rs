@@ -1,0 +1,196 @@
+//! The gate: one open file in one process.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::agent::Agent;
+use crate::builder::{GateBuilder, Options};
+use crate::error::{Error, Result};
+use crate::names::{Actor, Channel, check_name, check_person, random_hex};
+use crate::operator::Operator;
+use crate::reviewer::Reviewer;
+use crate::store::pool::OpenOptions;
+use crate::store::tx::{No, Tx};
+use crate::store::read::Reader;
+use crate::store::{Store, lock};
+
+/// One open gate. Cheap to clone; all clones are the same instance.
+///
+/// It hands out the three role handles. They are separate types, so that an agent's handler cannot name an approval:
+///
+/// ```compile_fail,E0599
+/// # let gate = countersign::Gate::ephemeral().unwrap();
+/// let agent = gate.agent("pricing-agent").unwrap();
+/// agent.approve("token", "seal");
+/// ```
+///
+/// They guard against mistakes. They are no sandbox: code in the host's process can ask the gate for any handle.
+#[derive(Clone)]
+pub struct Gate {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) options: Options,
+    pub(crate) instance_id: String,
+    /// The claims that somebody in this process works on: (plan token, attempt).
+    pub(crate) live: Mutex<HashSet<(String, u32)>>,
+    closed: AtomicBool,
+    _directory: Option<PrivateDir>,
+}
+
+impl Gate {
+    /// Opens the file with the default options, or creates it (mode 0600).
+    ///
+    /// # Errors
+    /// See [`GateBuilder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).open()
+    }
+
+    /// Opens the file with other options.
+    pub fn builder(path: impl AsRef<Path>) -> GateBuilder {
+        GateBuilder::new(path.as_ref())
+    }
+
+    /// Opens a gate on a file in a private temporary directory, which goes with the last clone. For tests and demos; the
+    /// code is the same.
+    ///
+    /// # Errors
+    /// See [`GateBuilder::open`].
+    pub fn ephemeral() -> Result<Self> {
+        let directory = PrivateDir::new()?;
+        Self::builder(directory.0.join("gate.db")).open_in(directory)
+    }
+
+    pub(crate) fn open_with(path: &Path, options: Options) -> Result<Self> {
+        Self::open_inner(path, options, None)
+    }
+
+    pub(crate) fn open_private(path: &Path, options: Options, directory: PrivateDir) -> Result<Self> {
+        Self::open_inner(path, options, Some(directory))
+    }
+
+    fn open_inner(path: &Path, options: Options, directory: Option<PrivateDir>) -> Result<Self> {
+        let instance_id = random_hex::<16>()?;
+        let store = Store::open(
+            OpenOptions {
+                path: path.to_owned(),
+                busy_deadline: options.busy_deadline,
+                readers: options.readers,
+                any_file_system: options.any_file_system,
+            },
+            options.clock.clone(),
+            instance_id.clone(),
+            options.sink.clone(),
+        )?;
+        let inner = Inner {
+            store,
+            options,
+            instance_id,
+            live: Mutex::new(HashSet::new()),
+            closed: AtomicBool::new(false),
+            _directory: directory,
+        };
+        inner.store.deliver();
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The handle of an agent: it proposes and runs. `caller` names the agent; `unknown` is the usual name in a host
+    /// with one agent.
+    ///
+    /// # Errors
+    /// Invalid input, for what is no name.
+    pub fn agent(&self, caller: &str) -> Result<Agent> {
+        let name = check_name("the caller", caller)?;
+        Ok(Agent::new(self.inner.clone(), Actor { name, channel: Channel::library() }))
+    }
+
+    /// The handle of a reviewer: a person (or a trusted process) who decides.
+    ///
+    /// # Errors
+    /// Invalid input, for what is no name, and for `unknown`.
+    pub fn reviewer(&self, name: &str) -> Result<Reviewer> {
+        let name = check_person("the reviewer", name)?;
+        Ok(Reviewer::new(self.inner.clone(), Actor { name, channel: Channel::library() }))
+    }
+
+    /// The handle of an operator, who recovers, settles, sweeps and reads the audit.
+    ///
+    /// # Errors
+    /// Invalid input, for what is no name, and for `unknown`.
+    pub fn operator(&self, name: &str) -> Result<Operator> {
+        let name = check_person("the operator", name)?;
+        Ok(Operator::new(self.inner.clone(), Actor { name, channel: Channel::library() }))
+    }
+
+    /// The id of this open gate; audit rows carry it.
+    #[must_use]
+    pub fn instance_id(&self) -> &str {
+        &self.inner.instance_id
+    }
+
+    /// The database's absolute path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.inner.store.pools().path()
+    }
+
+    /// Closes the gate: every later call of any clone or handle answers `closed`. Claims that are open stay `executing`.
+    pub fn close(&self) {
+        self.inner.closed.store(true, Ordering::Release);
+    }
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").field("path", &self.path()).field("instance_id", &self.inner.instance_id).finish()
+    }
+}
+
+impl Inner {
+    fn usable(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::closed()) } else { Ok(()) }
+    }
+
+    pub(crate) fn read<T>(&self, f: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
+        self.usable()?;
+        self.store.read(f)
+    }
+
+    /// One transaction; then the committed events go to the sink.
+    pub(crate) fn write<T>(&self, actor: &Actor, f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>) -> Result<T> {
+        self.usable()?;
+        let answer = self.store.write(actor, f);
+        self.store.deliver();
+        answer
+    }
+
+    /// True when somebody in this process works on that claim.
+    pub(crate) fn works_on(&self, plan_token: &str, attempt: u32) -> bool {
+        lock(&self.live).contains(&(plan_token.to_owned(), attempt))
+    }
+}
+
+/// A temporary directory that only this user enters, removed when dropped.
+pub(crate) struct PrivateDir(PathBuf);
+
+impl PrivateDir {
+    fn new() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("countersign-{}", random_hex::<12>()?));
+        let mut builder = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&path).map_err(|error| Error::from_io("cannot create", &path, &error))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        // Best effort: what is left lies in the system's temporary directory.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

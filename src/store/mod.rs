@@ -1,0 +1,198 @@
+//! The store: one SQLite file, opened, locked and written as sqlite.md measured it.
+//!
+//! # Locking
+//! Every transaction that may write is `BEGIN IMMEDIATE`. In one process all writers queue for the one writer
+//! connection; between processes SQLite's lock decides, polled with a deadline. No read is held open across host code.
+//!
+//! # Crash
+//! A transition, its audit rows and its tombstone are one transaction: a kill at any instruction leaves either all of
+//! them or none.
+//!
+//! # Compatibility
+//! Schema changes are new files in `migrations/`; a file with a newer schema than this version knows is refused.
+
+mod busy;
+mod fs_check;
+pub(crate) mod open;
+pub(crate) mod pool;
+mod queries;
+pub(crate) mod read;
+pub(crate) mod rows;
+mod schema;
+mod sql_error;
+pub(crate) mod transition;
+pub(crate) mod tx;
+pub(crate) mod verify;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::audit::{AuditEvent, AuditSink};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::names::{Actor, Channel};
+use crate::refusal::RefusalCode;
+use pool::{Conn, OpenOptions, PooledConn, Pools};
+use sql_error::sql_error;
+use read::Reader;
+use tx::{Draft, No, Seen, Tx};
+
+/// The open file, with what a gate remembers of it.
+pub(crate) struct Store {
+    pools: Pools,
+    clock: Arc<dyn Clock>,
+    instance_id: String,
+    /// The newest audit head that this gate saw.
+    seen: Mutex<Option<Seen>>,
+    sink: Option<Arc<dyn AuditSink>>,
+    outbox: Mutex<Outbox>,
+}
+
+/// Committed events on their way to the sink, in order.
+#[derive(Default)]
+struct Outbox {
+    events: VecDeque<AuditEvent>,
+    delivering: bool,
+}
+
+/// Locks a mutex whose data is whole after each statement, so that a panic elsewhere does not spoil it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store {
+    pub(crate) fn open(
+        options: OpenOptions,
+        clock: Arc<dyn Clock>,
+        instance_id: String,
+        sink: Option<Arc<dyn AuditSink>>,
+    ) -> Result<Self> {
+        let store_id = crate::names::random_hex::<16>()?;
+        let now = clock.now_ms();
+        let actor = Actor { name: "countersign".to_owned(), channel: Channel::library() };
+        let created = |sql: &rusqlite::Transaction<'_>| {
+            let mut tx = Tx::begin(sql, now, &instance_id, &actor, Instant::now())?;
+            tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })
+        };
+        let pools = Pools::open(options, &created)?;
+        Ok(Self {
+            pools,
+            clock,
+            instance_id,
+            seen: Mutex::new(None),
+            sink,
+            outbox: Mutex::new(Outbox::default()),
+        })
+    }
+
+    pub(crate) fn pools(&self) -> &Pools {
+        &self.pools
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// Reads a snapshot. `f` is this crate's code and never the host's.
+    pub(crate) fn read<T>(&self, f: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
+        let started = Instant::now();
+        let mut conn = self.pools.reader()?;
+        let tx = conn.begin_read()?;
+        f(&Reader { sql: &tx, now: self.now(), started })
+    }
+
+    /// Runs one transaction of `actor`. A refusal is written as its `refused` row and committed; an error rolls
+    /// everything back. The first error is the answer, whatever a rollback says after it.
+    pub(crate) fn write<T>(
+        &self,
+        actor: &Actor,
+        f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
+    ) -> Result<T> {
+        let started = Instant::now();
+        let mut conn = self.pools.writer(started)?;
+        self.write_on(&mut conn, actor, started, f)
+    }
+
+    fn write_on<T>(
+        &self,
+        conn: &mut PooledConn,
+        actor: &Actor,
+        started: Instant,
+        f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
+    ) -> Result<T> {
+        let outcome = self.transact(conn, actor, started, f);
+        if let Err(error) = &outcome
+            && (error.is_ambiguous() || error.is_storage())
+        {
+            conn.mark_broken();
+        }
+        let (answer, events) = outcome?;
+        // The writer is still held: events enter the outbox in the order of their commits.
+        if self.sink.is_some() && !events.is_empty() {
+            lock(&self.outbox).events.extend(events);
+        }
+        answer.map_err(|no| Error::refused(no.refusal))
+    }
+
+    fn transact<T>(
+        &self,
+        conn: &mut Conn,
+        actor: &Actor,
+        started: Instant,
+        f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
+    ) -> Result<(Result<T, No>, Vec<AuditEvent>)> {
+        let sql = conn.begin_immediate(started)?;
+        // The clock is read under the lock: times follow the order of the commits.
+        let mut tx = Tx::begin(&sql, self.now(), &self.instance_id, actor, started)?;
+        tx.check_not_rolled_back(lock(&self.seen).as_ref())?;
+        let answer = f(&mut tx)?;
+        if let Err(no) = &answer {
+            tx.refused(no)?;
+        }
+        let (seen, events) = tx.finish();
+        sql.commit().map_err(|error| sql_error::commit_error(error, started))?;
+        *lock(&self.seen) = seen;
+        Ok((answer, events))
+    }
+
+    /// Hands committed events to the sink, in order, one at a time, without holding a lock while the host's code runs:
+    /// a sink may use the gate. Another thread that is delivering takes this one's events along.
+    pub(crate) fn deliver(&self) {
+        let Some(sink) = &self.sink else { return };
+        {
+            let mut outbox = lock(&self.outbox);
+            if outbox.delivering || outbox.events.is_empty() {
+                return;
+            }
+            outbox.delivering = true;
+        }
+        loop {
+            let event = {
+                let mut outbox = lock(&self.outbox);
+                match outbox.events.pop_front() {
+                    Some(event) => event,
+                    None => {
+                        outbox.delivering = false;
+                        return;
+                    }
+                }
+            };
+            let call = std::panic::AssertUnwindSafe(|| sink.on_event(&event));
+            if std::panic::catch_unwind(call).is_err() {
+                crate::report::problem("the audit sink panicked; the event is committed all the same");
+            }
+        }
+    }
+}
+
+/// Refuses about a plan that is not there for this asker. A token of the right shape stands in the row.
+pub(crate) fn unknown_token(token: &str) -> No {
+    let mut no = No::new(crate::refusal::Refusal::new(RefusalCode::UnknownToken));
+    no.draft.plan_token = crate::names::PlanToken::parse(token).map(|token| token.as_str().to_owned());
+    no
+}
+
+pub(crate) fn map_sql<T>(result: rusqlite::Result<T>, started: Instant) -> Result<T> {
+    result.map_err(|error| sql_error(error, started))
+}

@@ -1,0 +1,175 @@
+//! Every statement, by table. Parameters are named; rows are read by column name.
+
+/// The columns of a plan that a transition needs: all but the wide ones.
+macro_rules! core_columns {
+    () => {
+        "plan_token, tool, caller, state, gated, approvals_needed, fingerprint, seal, created_at, expires_at, decided_at, \
+         executing_since, settled_at, attempt, claim_token, instance_id, idempotency_key, preview_count, data_digest, \
+         reason, reject_reason, error, \
+         (SELECT count(*) FROM approvals a WHERE a.plan_token = plans.plan_token AND a.seal = plans.seal) AS approvals"
+    };
+}
+
+/// All of a plan.
+macro_rules! full_columns {
+    () => {
+        concat!(core_columns!(), ", payload, extra, result")
+    };
+}
+
+// plans
+
+pub(super) const PLAN_CORE: &str = concat!("SELECT ", core_columns!(), " FROM plans WHERE plan_token = :plan_token");
+pub(super) const PLAN_FULL: &str = concat!("SELECT ", full_columns!(), " FROM plans WHERE plan_token = :plan_token");
+pub(super) const PLAN_EXTRA: &str = "SELECT extra FROM plans WHERE plan_token = :plan_token";
+pub(super) const PLAN_BY_KEY: &str = concat!(
+    "SELECT ",
+    full_columns!(),
+    " FROM plans WHERE caller = :caller AND tool = :tool AND idempotency_key = :key"
+);
+pub(super) const PLAN_INSERT: &str = "
+INSERT INTO plans (plan_token, tool, caller, state, gated, approvals_needed, fingerprint, seal, created_at, expires_at,
+                   idempotency_key, preview_count, data_digest, reason, payload, extra)
+VALUES (:plan_token, :tool, :caller, :state, :gated, :approvals_needed, :fingerprint, :seal, :created_at, :expires_at,
+        :idempotency_key, :preview_count, :data_digest, :reason, :payload, :extra)";
+
+/// The claim: every gate of design section 3 in one conditional UPDATE. `expires_at >= :now`: a plan is valid in the
+/// millisecond in which it expires. A clock more than 2 s behind the plan's newest time claims nothing.
+pub(super) const PLAN_CLAIM: &str = concat!(
+    "
+UPDATE plans
+   SET state = 'executing', attempt = attempt + 1, claim_token = :claim_token, instance_id = :instance_id,
+       executing_since = :now
+ WHERE plan_token = :plan_token
+   AND caller = :caller
+   AND state IN ('previewed', 'approved')
+   AND expires_at >= :now
+   AND tool = :tool
+   AND (:fingerprint IS NULL OR fingerprint = :fingerprint)
+   AND (data_digest IS NULL OR data_digest = :data_digest)
+   AND (gated = 0 OR (SELECT count(*) FROM approvals a
+                       WHERE a.plan_token = plans.plan_token AND a.seal = plans.seal) >= approvals_needed)
+   AND :now + 2000 >= max(created_at, ifnull(decided_at, created_at), ifnull(executing_since, created_at))
+RETURNING ",
+    full_columns!()
+);
+
+/// Every other transition: the row as it was read, in the same transaction, is what the WHERE expects.
+pub(super) const PLAN_TRANSITION: &str = "
+UPDATE plans
+   SET state = :to_state, gated = :gated, decided_at = :decided_at, settled_at = :settled_at,
+       claim_token = :claim_token, instance_id = :instance_id, reject_reason = :reject_reason, error = :error,
+       result = :result
+ WHERE plan_token = :plan_token AND state = :from_state AND attempt = :attempt";
+
+pub(super) const PLANS_TWINS: &str = "
+SELECT plan_token FROM plans INDEXED BY plans_live
+ WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain')
+   AND fingerprint = :fingerprint AND tool = :tool AND plan_token <> :plan_token
+ ORDER BY plan_token";
+pub(super) const PLANS_WAITING_OF_CALLER: &str = "
+SELECT count(*) FROM plans WHERE state = 'awaiting_approval' AND expires_at >= :now AND caller = :caller";
+pub(super) const PLANS_WAITING_OF_TOOL: &str = "
+SELECT count(*) FROM plans
+ WHERE state = 'awaiting_approval' AND expires_at >= :now AND caller = :caller AND tool = :tool";
+pub(super) const PLANS_PENDING: &str = concat!(
+    "SELECT ",
+    full_columns!(),
+    " FROM plans WHERE state = 'awaiting_approval' AND expires_at >= :now ORDER BY expires_at, rowid LIMIT :limit"
+);
+pub(super) const PLANS_PENDING_TOTAL: &str =
+    "SELECT count(*) FROM plans WHERE state = 'awaiting_approval' AND expires_at >= :now";
+pub(super) const PLANS_STUCK: &str = concat!(
+    "SELECT ",
+    full_columns!(),
+    " FROM plans WHERE state IN ('executing', 'uncertain') ORDER BY executing_since, rowid LIMIT :limit"
+);
+pub(super) const PLANS_STUCK_TOTAL: &str = "SELECT count(*) FROM plans WHERE state IN ('executing', 'uncertain')";
+pub(super) const PLANS_OVERDUE: &str = concat!(
+    "SELECT ",
+    core_columns!(),
+    " FROM plans WHERE state = :state AND expires_at < :now ORDER BY expires_at LIMIT :limit"
+);
+pub(super) const PLANS_SETTLED_BEFORE: &str = "
+SELECT rowid, settled_at < :before AND state IN ('executed', 'failed', 'rejected', 'expired') AS settled
+  FROM plans WHERE rowid > :after ORDER BY rowid LIMIT :limit";
+pub(super) const PLAN_PURGE_APPROVALS: &str = "
+DELETE FROM approvals WHERE plan_token =
+  (SELECT plan_token FROM plans WHERE rowid = :rowid AND settled_at < :before
+      AND state IN ('executed', 'failed', 'rejected', 'expired'))";
+pub(super) const PLAN_PURGE: &str = "
+DELETE FROM plans
+ WHERE rowid = :rowid AND settled_at < :before AND state IN ('executed', 'failed', 'rejected', 'expired')";
+pub(super) const PLANS_COUNT: &str = "SELECT count(*) FROM plans";
+pub(super) const PLANS_BY_LIVE_STATE: &str = "
+SELECT state, count(*) FROM plans
+ WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain') GROUP BY state";
+pub(super) const PLANS_OLDEST_EXECUTING: &str =
+    "SELECT min(executing_since) FROM plans WHERE state IN ('executing', 'uncertain')";
+pub(super) const PLANS_WITHOUT_AUDIT: &str = "
+SELECT plan_token FROM plans
+ WHERE NOT EXISTS (SELECT 1 FROM audit_events a WHERE a.plan_token = plans.plan_token) LIMIT 1";
+pub(super) const TOMBSTONES_WITHOUT_AUDIT: &str = "
+SELECT plan_token FROM tombstones
+ WHERE NOT EXISTS (SELECT 1 FROM audit_events a WHERE a.plan_token = tombstones.plan_token) LIMIT 1";
+
+// approvals
+
+pub(super) const APPROVAL_INSERT: &str = "
+INSERT INTO approvals (plan_token, reviewer, seal, channel, approved_at)
+VALUES (:plan_token, :reviewer, :seal, :channel, :approved_at)";
+pub(super) const APPROVAL_OF: &str =
+    "SELECT seal FROM approvals WHERE plan_token = :plan_token AND reviewer = :reviewer";
+pub(super) const APPROVALS_OF_PLAN: &str = "
+SELECT reviewer, seal, channel, approved_at FROM approvals WHERE plan_token = :plan_token
+ ORDER BY approved_at, reviewer";
+pub(super) const APPROVALS_DELETE: &str = "DELETE FROM approvals WHERE plan_token = :plan_token";
+
+// tombstones
+
+pub(super) const TOMBSTONE_INSERT: &str = "
+INSERT INTO tombstones (plan_token, kind, caller, tool, idempotency_key, fingerprint, attempt, reason, actor, at)
+VALUES (:plan_token, :kind, :caller, :tool, :idempotency_key, :fingerprint, :attempt, :reason, :actor, :at)";
+pub(super) const TOMBSTONE: &str = "
+SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
+ WHERE plan_token = :plan_token";
+pub(super) const TOMBSTONE_BY_KEY: &str = "
+SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
+ WHERE caller = :caller AND tool = :tool AND idempotency_key = :key";
+pub(super) const TOMBSTONE_REJECTED: &str = "
+SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
+ WHERE kind = 'rejected' AND lifted_at IS NULL AND tool = :tool AND fingerprint = :fingerprint AND plan_token <> :except
+ ORDER BY at DESC, rowid DESC LIMIT 1";
+pub(super) const TOMBSTONES_LIFT: &str = "
+UPDATE tombstones SET lifted_at = :now, lifted_by = :actor
+ WHERE kind = 'rejected' AND lifted_at IS NULL AND tool = :tool AND fingerprint = :fingerprint";
+
+// audit_events
+
+macro_rules! audit_columns {
+    () => {
+        "seq, at, plan_token, event, from_state, to_state, tool, caller, reason, actor, channel, code, detail, \
+         preview_count, fingerprint, attempt, instance_id, duration_us, prev_hash, hash"
+    };
+}
+pub(super) const AUDIT_COLUMNS: &str = audit_columns!();
+pub(super) const AUDIT_INSERT: &str = concat!(
+    "INSERT INTO audit_events (",
+    audit_columns!(),
+    ") VALUES (:seq, :at, :plan_token, :event, :from_state, :to_state, :tool, :caller, :reason, :actor, :channel, :code, \
+     :detail, :preview_count, :fingerprint, :attempt, :instance_id, :duration_us, :prev_hash, :hash)"
+);
+pub(super) const AUDIT_HEAD: &str = "SELECT seq, hash FROM audit_events ORDER BY seq DESC LIMIT 1";
+pub(super) const AUDIT_HASH_AT: &str = "SELECT hash FROM audit_events WHERE seq = :seq";
+pub(super) const AUDIT_STORE_ID: &str =
+    "SELECT detail FROM audit_events WHERE seq = 1 AND event = 'store_created'";
+pub(super) const AUDIT_OF_PLAN: &str = concat!(
+    "SELECT ",
+    audit_columns!(),
+    " FROM audit_events WHERE plan_token = :plan_token ORDER BY seq"
+);
+pub(super) const AUDIT_AFTER: &str = concat!(
+    "SELECT ",
+    audit_columns!(),
+    " FROM audit_events WHERE seq > :after ORDER BY seq LIMIT :limit"
+);

@@ -1,0 +1,223 @@
+//! What is read: the same statements serve the read transaction and the write transaction.
+
+use std::time::Instant;
+
+use rusqlite::{OptionalExtension as _, Row, ToSql, named_params};
+
+use super::map_sql;
+use super::queries as q;
+use super::rows::{self, FullRow, PlanRow};
+use super::tx::Seen;
+use crate::audit::{AuditEvent, AuditQuery, Head};
+use crate::canonical::CanonicalJson;
+use crate::clock::utc;
+use crate::error::{Error, Result};
+use crate::lifecycle::State;
+use crate::names::PlanToken;
+use crate::plan::{ApprovalGiven, EarlierRejection, Listing, PendingPlan, Plan};
+
+/// One open transaction, as far as it reads.
+pub(crate) struct Reader<'c> {
+    pub(super) sql: &'c rusqlite::Transaction<'c>,
+    pub(crate) now: i64,
+    pub(super) started: Instant,
+}
+
+impl Reader<'_> {
+    /// The plan of that token, or what its tombstone says of it. `caller`: an agent sees its own plans alone.
+    pub(crate) fn find(&self, token: &str, caller: Option<&str>) -> Result<Option<PlanRow>> {
+        if PlanToken::parse(token).is_none() {
+            return Ok(None);
+        }
+        let params = named_params! {":plan_token": token};
+        let row = match self.one(q::PLAN_CORE, params, PlanRow::read)? {
+            Some(row) => Some(row),
+            None => self.one(q::TOMBSTONE, params, PlanRow::read_tombstone)?,
+        };
+        let row = row.transpose()?;
+        Ok(row.filter(|row| caller.is_none_or(|caller| caller.eq_ignore_ascii_case(&row.caller))))
+    }
+
+    pub(crate) fn full_by_key(&self, caller: &str, tool: &str, key: &str) -> Result<Option<FullRow>> {
+        let params = named_params! {":caller": caller, ":tool": tool, ":key": key};
+        self.one(q::PLAN_BY_KEY, params, FullRow::read)?.transpose()
+    }
+
+    pub(crate) fn full(&self, token: &str) -> Result<Option<FullRow>> {
+        self.one(q::PLAN_FULL, named_params! {":plan_token": token}, FullRow::read)?.transpose()
+    }
+
+    pub(crate) fn tombstone_by_key(&self, caller: &str, tool: &str, key: &str) -> Result<Option<PlanRow>> {
+        let params = named_params! {":caller": caller, ":tool": tool, ":key": key};
+        self.one(q::TOMBSTONE_BY_KEY, params, PlanRow::read_tombstone)?.transpose()
+    }
+
+    pub(crate) fn earlier_rejection(&self, tool: &str, fingerprint: &str, except: &str) -> Result<Option<EarlierRejection>> {
+        let params = named_params! {":tool": tool, ":fingerprint": fingerprint, ":except": except};
+        self.one(q::TOMBSTONE_REJECTED, params, rows::earlier_rejection)
+    }
+
+    pub(crate) fn waiting_of_caller(&self, caller: &str) -> Result<u64> {
+        self.count(q::PLANS_WAITING_OF_CALLER, named_params! {":caller": caller, ":now": self.now})
+    }
+
+    /// True when this reviewer's approval of the plan's seal stands.
+    pub(crate) fn has_voted(&self, row: &PlanRow, reviewer: &str) -> Result<bool> {
+        let params = named_params! {":plan_token": row.plan_token, ":reviewer": reviewer};
+        let seal: Option<String> = self.one(q::APPROVAL_OF, params, |row| row.get("seal"))?;
+        Ok(seal.is_some_and(|seal| seal == row.seal))
+    }
+
+    /// Unfinished plans of the same tool and payload.
+    pub(crate) fn twins(&self, row: &PlanRow) -> Result<Vec<String>> {
+        let params = named_params! {
+            ":plan_token": row.plan_token, ":fingerprint": row.fingerprint, ":tool": row.tool,
+        };
+        self.all(q::PLANS_TWINS, params, |row| row.get("plan_token"))
+    }
+
+    pub(crate) fn overdue(&self, state: State, limit: u32) -> Result<Vec<PlanRow>> {
+        let params = named_params! {":state": state.as_str(), ":now": self.now, ":limit": limit};
+        self.all(q::PLANS_OVERDUE, params, PlanRow::read)?.into_iter().collect()
+    }
+
+    pub(crate) fn extra(&self, token: &str) -> Result<Option<CanonicalJson>> {
+        let extra: Option<Option<String>> =
+            self.one(q::PLAN_EXTRA, named_params! {":plan_token": token}, |row| row.get("extra"))?;
+        Ok(extra.flatten().map(CanonicalJson::from_stored))
+    }
+
+    pub(super) fn audit_hash_at(&self, seq: i64) -> Result<Option<String>> {
+        self.one(q::AUDIT_HASH_AT, named_params! {":seq": seq}, |row| row.get("hash"))
+    }
+
+    /// The plan as readers see it, its approvals included.
+    pub(crate) fn plan(&self, full: FullRow) -> Result<Plan> {
+        let approvals = self.approvals(&full.core.plan_token, &full.core.seal)?;
+        Ok(full.into_plan(approvals, self.now))
+    }
+
+    fn approvals(&self, token: &str, seal: &str) -> Result<Vec<ApprovalGiven>> {
+        let params = named_params! {":plan_token": token};
+        let all = self.all(q::APPROVALS_OF_PLAN, params, |row| {
+            let given = ApprovalGiven {
+                reviewer: row.get("reviewer")?,
+                channel: row.get("channel")?,
+                at: utc(row.get("approved_at")?),
+            };
+            Ok((row.get::<_, String>("seal")?, given))
+        })?;
+        Ok(all.into_iter().filter(|(given, _)| given == seal).map(|(_, given)| given).collect())
+    }
+
+    /// Plans that wait, soonest-expiring first; those past their time are left out.
+    pub(crate) fn pending(&self, limit: u32) -> Result<Listing<PendingPlan>> {
+        let params = named_params! {":now": self.now, ":limit": limit};
+        let rows: Vec<FullRow> = self.all(q::PLANS_PENDING, params, FullRow::read)?.into_iter().collect::<Result<_>>()?;
+        let items = rows.into_iter().map(|full| self.pending_plan(full)).collect::<Result<_>>()?;
+        let total = self.count(q::PLANS_PENDING_TOTAL, named_params! {":now": self.now})?;
+        Ok(Listing { items, total })
+    }
+
+    /// A plan with everything that a reviewer's card shows.
+    pub(crate) fn pending_plan(&self, full: FullRow) -> Result<PendingPlan> {
+        let core = &full.core;
+        let earlier_rejection = self.earlier_rejection(&core.tool, &core.fingerprint, &core.plan_token)?;
+        let params = named_params! {":caller": core.caller, ":tool": core.tool, ":now": self.now};
+        let waiting = self.count(q::PLANS_WAITING_OF_TOOL, params)?;
+        let itself = u64::from(core.state_at(self.now) == State::AwaitingApproval);
+        Ok(PendingPlan { earlier_rejection, others_waiting: waiting.saturating_sub(itself), plan: self.plan(full)? })
+    }
+
+    /// Claimed plans that nobody has settled, oldest claim first, also past their time.
+    pub(crate) fn stuck(&self, limit: u32) -> Result<(Vec<Plan>, u64)> {
+        let rows = self.all(q::PLANS_STUCK, named_params! {":limit": limit}, FullRow::read)?;
+        let items = rows.into_iter().map(|full| self.plan(full?)).collect::<Result<_>>()?;
+        Ok((items, self.count(q::PLANS_STUCK_TOTAL, &[])?))
+    }
+
+    pub(crate) fn count(&self, statement: &str, params: &[(&str, &dyn ToSql)]) -> Result<u64> {
+        Ok(self.one(statement, params, |row| row.get(0))?.unwrap_or(0))
+    }
+
+    /// A plan's audit rows.
+    pub(crate) fn history(&self, token: &str) -> Result<Vec<AuditEvent>> {
+        self.all(q::AUDIT_OF_PLAN, named_params! {":plan_token": token}, rows::audit_event)
+    }
+
+    pub(crate) fn audit_after(&self, after: i64, limit: u32) -> Result<Vec<AuditEvent>> {
+        self.all(q::AUDIT_AFTER, named_params! {":after": after, ":limit": limit}, rows::audit_event)
+    }
+
+    pub(crate) fn audit_query(&self, query: &AuditQuery) -> Result<Vec<AuditEvent>> {
+        let limit = query.limit.unwrap_or(1_000).min(10_000);
+        let mut conditions = vec!["1 = 1"];
+        let mut params: Vec<(&str, &dyn ToSql)> = vec![(":limit", &limit)];
+        let texts = [
+            ("plan_token = :plan_token", ":plan_token", &query.plan_token),
+            ("tool = :tool", ":tool", &query.tool),
+            ("caller = :caller", ":caller", &query.caller),
+            ("event = :event", ":event", &query.event),
+            ("code = :code", ":code", &query.code),
+        ];
+        for (condition, name, value) in &texts {
+            if let Some(value) = value {
+                conditions.push(condition);
+                params.push((name, value));
+            }
+        }
+        let numbers = [
+            ("at >= :since", ":since", &query.since_ms),
+            ("at < :until", ":until", &query.until_ms),
+            ("seq > :after", ":after", &query.after_seq),
+            ("seq < :before", ":before", &query.before_seq),
+        ];
+        for (condition, name, value) in &numbers {
+            if let Some(value) = value {
+                conditions.push(condition);
+                params.push((name, value));
+            }
+        }
+        let order = if query.newest_first { "DESC" } else { "ASC" };
+        let statement = format!(
+            "SELECT {} FROM audit_events WHERE {} ORDER BY seq {order} LIMIT :limit",
+            q::AUDIT_COLUMNS,
+            conditions.join(" AND ")
+        );
+        self.all(&statement, &params, rows::audit_event)
+    }
+
+    pub(super) fn head(&self) -> Result<Option<Seen>> {
+        self.one(q::AUDIT_HEAD, &[], |row| Ok(Seen { seq: row.get("seq")?, hash: row.get("hash")? }))
+    }
+
+    /// The audit's head with the store's id.
+    pub(crate) fn audit_head(&self) -> Result<Head> {
+        let store_id: Option<Option<String>> = self.one(q::AUDIT_STORE_ID, &[], |row| row.get("detail"))?;
+        match (store_id.flatten(), self.head()?) {
+            (Some(store_id), Some(Seen { seq, hash })) => Ok(Head { store_id, seq, hash }),
+            _ => Err(Error::corrupt("the audit does not begin with the store_created row")),
+        }
+    }
+
+    pub(super) fn one<T>(
+        &self,
+        statement: &str,
+        params: &[(&str, &dyn ToSql)],
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        let row = self.sql.prepare_cached(statement).and_then(|mut s| s.query_row(params, read).optional());
+        map_sql(row, self.started)
+    }
+
+    pub(super) fn all<T>(
+        &self,
+        statement: &str,
+        params: &[(&str, &dyn ToSql)],
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let rows = self.sql.prepare_cached(statement).and_then(|mut s| s.query_map(params, read)?.collect());
+        map_sql(rows, self.started)
+    }
+
+}
