@@ -381,10 +381,7 @@ impl StructSerializer<'_> {
             Self::Object(object) => object.field(key, value),
             Self::JsonText { writer, name, role } => {
                 let result = match role.take() {
-                    Some(role) if key == *name => value.serialize(TextOnly {
-                        writer: &mut **writer,
-                        role,
-                    }),
+                    Some(role) if key == *name => value.serialize(TextOnly { writer, role }),
                     _ => Err(CanonicalError::serialize(
                         "a JSON text has other fields than its own",
                     )),
