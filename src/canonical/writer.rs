@@ -1,0 +1,295 @@
+//! The one buffer that canonical text is written into.
+//!
+//! Both ways in (`Serialize` values and JSON text) write through this type, so there is one place for the size and
+//! depth limits, for escaping, for number printing, and for sorting keys and finding duplicates.
+//!
+//! An object is written in the order in which its keys arrive while the place of each key is remembered; when it ends
+//! and its keys did not arrive sorted, its entries are moved into order within the buffer.
+
+use std::cmp::Ordering;
+
+use super::Limits;
+use super::error::{CanonicalError, Result};
+use super::number::Number;
+use super::string::{Unescaped, pieces};
+
+pub(super) struct Writer {
+    out: String,
+    /// Keys of the objects that are still open, those of the innermost last.
+    keys: Vec<Key>,
+    scratch: String,
+    depth: usize,
+    limits: Limits,
+    /// The first error, kept so that a `Serialize` that swallows an error cannot turn a half-written value into a
+    /// result.
+    failed: Option<Box<CanonicalError>>,
+}
+
+/// An object that is being written.
+pub(super) struct ObjectFrame {
+    start: usize,
+    first_key: usize,
+    sorted: bool,
+}
+
+/// A key in the buffer, with the value that follows it.
+struct Key {
+    /// Offset of the opening quote.
+    start: usize,
+    /// Offset after the last character of the key, before the closing quote.
+    end: usize,
+    /// Offset after the value; known when the object ends.
+    value_end: usize,
+    escaped: bool,
+}
+
+impl Writer {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            out: String::with_capacity(128.min(limits.max_bytes)),
+            keys: Vec::new(),
+            scratch: String::new(),
+            depth: 0,
+            limits,
+            failed: None,
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<String> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        debug_assert_eq!(
+            self.depth, 0,
+            "every container that was opened is closed, or an error was recorded"
+        );
+        // Punctuation is written unchecked between checked writes.
+        if self.out.len() > self.limits.max_bytes {
+            Err(self.too_big())
+        } else {
+            Ok(self.out)
+        }
+    }
+
+    /// Records an error and passes it on.
+    #[cold]
+    pub(super) fn fail(&mut self, error: Box<CanonicalError>) -> Box<CanonicalError> {
+        self.failed.get_or_insert_with(|| error.clone());
+        error
+    }
+
+    pub(super) fn literal(&mut self, text: &'static str) -> Result<()> {
+        self.raw(text)
+    }
+
+    pub(super) fn number(&mut self, number: Number) -> Result<()> {
+        match number {
+            Number::Signed(value) => self.raw(itoa::Buffer::new().format(value)),
+            Number::Unsigned(value) => self.raw(itoa::Buffer::new().format(value)),
+            Number::Double(value) => self.raw(ryu_js::Buffer::new().format_finite(value)),
+        }
+    }
+
+    pub(super) fn string(&mut self, text: &str) -> Result<()> {
+        self.out.push('"');
+        self.escape(text)?;
+        self.out.push('"');
+        Ok(())
+    }
+
+    /// An opening quote; the parser writes the pieces of a string between this and `close_string`.
+    pub(super) fn open_string(&mut self) {
+        self.out.push('"');
+    }
+
+    pub(super) fn close_string(&mut self) {
+        self.out.push('"');
+    }
+
+    /// A piece of a string that is known to need no escaping (see [`clean_prefix`](super::string::clean_prefix)).
+    pub(super) fn clean_piece(&mut self, text: &str) -> Result<()> {
+        self.raw(text)
+    }
+
+    /// One decoded character of a string.
+    pub(super) fn character(&mut self, character: char) -> Result<()> {
+        self.escape(character.encode_utf8(&mut [0; 4])).map(drop)
+    }
+
+    pub(super) fn separator(&mut self) {
+        self.out.push(',');
+    }
+
+    pub(super) fn open_array(&mut self) -> Result<()> {
+        self.descend()?;
+        self.raw("[")
+    }
+
+    pub(super) fn close_array(&mut self) {
+        self.depth -= 1;
+        self.out.push(']');
+    }
+
+    pub(super) fn open_object(&mut self) -> Result<ObjectFrame> {
+        self.descend()?;
+        self.raw("{")?;
+        Ok(ObjectFrame {
+            start: self.out.len(),
+            first_key: self.keys.len(),
+            sorted: true,
+        })
+    }
+
+    pub(super) fn key(&mut self, frame: &mut ObjectFrame, text: &str) -> Result<()> {
+        let start = self.open_key(frame);
+        let escaped = self.escape(text)?;
+        self.close_key(frame, start, escaped)
+    }
+
+    /// Writes what precedes a key's characters; returns the offset that `close_key` wants.
+    pub(super) fn open_key(&mut self, frame: &ObjectFrame) -> usize {
+        if self.keys.len() > frame.first_key {
+            self.out.push(',');
+        }
+        let start = self.out.len();
+        self.out.push('"');
+        start
+    }
+
+    /// Ends a key whose characters are written. `escaped` may be true without need, not false.
+    pub(super) fn close_key(
+        &mut self,
+        frame: &mut ObjectFrame,
+        start: usize,
+        escaped: bool,
+    ) -> Result<()> {
+        let key = Key {
+            start,
+            end: self.out.len(),
+            value_end: 0,
+            escaped,
+        };
+        self.out.push_str("\":");
+        if frame.sorted
+            && let Some(last) = self.keys[frame.first_key..].last()
+        {
+            match last.order(&key, &self.out) {
+                Ordering::Less => {}
+                Ordering::Equal => return Err(key.duplicate(&self.out)),
+                Ordering::Greater => frame.sorted = false,
+            }
+        }
+        self.keys.push(key);
+        Ok(())
+    }
+
+    pub(super) fn close_object(&mut self, frame: ObjectFrame) -> Result<()> {
+        if !frame.sorted {
+            self.sort(&frame)?;
+        }
+        self.keys.truncate(frame.first_key);
+        self.depth -= 1;
+        self.out.push('}');
+        Ok(())
+    }
+
+    fn sort(&mut self, frame: &ObjectFrame) -> Result<()> {
+        let keys = &mut self.keys[frame.first_key..];
+        let mut value_end = self.out.len();
+        for key in keys.iter_mut().rev() {
+            key.value_end = value_end;
+            // A comma stands between this key and the value before it.
+            value_end = key.start.saturating_sub(1);
+        }
+        let out = &mut self.out;
+        keys.sort_unstable_by(|a, b| a.order(b, out));
+        if let Some(pair) = keys
+            .windows(2)
+            .find(|pair| pair[0].order(&pair[1], out) == Ordering::Equal)
+        {
+            return Err(pair[0].duplicate(out));
+        }
+        self.scratch.clear();
+        for (index, key) in keys.iter().enumerate() {
+            if index > 0 {
+                self.scratch.push(',');
+            }
+            self.scratch.push_str(&out[key.start..key.value_end]);
+        }
+        out.truncate(frame.start);
+        out.push_str(&self.scratch);
+        Ok(())
+    }
+
+    fn descend(&mut self) -> Result<()> {
+        if self.depth == self.limits.max_depth {
+            return Err(Box::new(CanonicalError::TooDeep {
+                limit: self.limits.max_depth,
+            }));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    /// Writes the inside of a string; true if anything needed escaping.
+    fn escape(&mut self, text: &str) -> Result<bool> {
+        let start = self.out.len();
+        for piece in pieces(text) {
+            self.raw(piece)?;
+        }
+        Ok(self.out.len() - start > text.len())
+    }
+
+    fn raw(&mut self, text: &str) -> Result<()> {
+        if text.len() > self.limits.max_bytes.saturating_sub(self.out.len()) {
+            return Err(self.too_big());
+        }
+        self.out.push_str(text);
+        Ok(())
+    }
+
+    #[cold]
+    fn too_big(&self) -> Box<CanonicalError> {
+        Box::new(CanonicalError::TooBig {
+            limit: self.limits.max_bytes,
+        })
+    }
+}
+
+impl Key {
+    fn bytes<'t>(&self, out: &'t str) -> &'t [u8] {
+        &out.as_bytes()[self.start + 1..self.end]
+    }
+
+    fn order(&self, other: &Self, out: &str) -> Ordering {
+        let (mine, theirs) = (self.bytes(out), other.bytes(out));
+        if self.escaped || other.escaped {
+            return Unescaped(mine)
+                .map(utf16_rank)
+                .cmp(Unescaped(theirs).map(utf16_rank));
+        }
+        match mine.iter().zip(theirs).find(|(a, b)| a != b) {
+            Some((&a, &b)) => utf16_rank(a).cmp(&utf16_rank(b)),
+            None => mine.len().cmp(&theirs.len()),
+        }
+    }
+
+    #[cold]
+    fn duplicate(&self, out: &str) -> Box<CanonicalError> {
+        let key: Vec<u8> = Unescaped(self.bytes(out)).collect();
+        CanonicalError::duplicate_key(&String::from_utf8_lossy(&key))
+    }
+}
+
+/// Makes the byte order of UTF-8 the order of UTF-16 code units.
+///
+/// The two differ in one place: characters past U+FFFF (lead bytes F0 to F4) are surrogates in UTF-16, which sort
+/// before U+E000 to U+FFFF (lead bytes EE and EF). Ranking EE and EF above F4 swaps the two groups; no continuation
+/// byte is that large.
+fn utf16_rank(byte: u8) -> u8 {
+    if matches!(byte, 0xEE | 0xEF) {
+        byte + 0x10
+    } else {
+        byte
+    }
+}
