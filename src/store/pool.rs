@@ -1,0 +1,334 @@
+//! The connections of one open database: one that writes, some that read.
+//!
+//! Locking: the writer pool holds exactly one connection, so the threads of a process queue for it in memory and meet
+//! the other processes as one contender. Whoever holds the writer must not ask for it again.
+//!
+//! A connection that comes back inside a transaction, or that its holder calls broken, is closed and never handed on:
+//! with a leaked BEGIN the next caller would block every other process.
+
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use r2d2::ManageConnection;
+use r2d2_sqlite::SqliteConnectionManager;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
+
+use super::busy;
+use super::fs_check::{self, FileStat, shown};
+use super::open::{self, Role};
+use super::schema::Created;
+use super::sql_error::sql_error;
+use crate::error::{Error, Result};
+
+/// While no connection exists, a caller looks this often whether opening one has failed, instead of waiting in vain.
+const FAILURE_POLL: Duration = Duration::from_millis(20);
+
+/// How to open a database.
+pub(crate) struct OpenOptions {
+    pub(crate) path: PathBuf,
+    /// How long a verb waits for locks and for the writer.
+    pub(crate) busy_deadline: Duration,
+    pub(crate) readers: u32,
+    pub(crate) any_file_system: bool,
+    pub(crate) hooks: ConnHooks,
+}
+
+/// What a test does to every connection. Empty in a release.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConnHooks {
+    /// Statements that run at the end of a connection's settings, as `PRAGMA max_page_count=50`.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) sql: Vec<String>,
+}
+
+impl ConnHooks {
+    pub(super) fn run(&self, connection: &Connection) -> rusqlite::Result<()> {
+        #[cfg(feature = "test-hooks")]
+        for sql in &self.sql {
+            connection.execute_batch(sql)?;
+        }
+        let _ = connection;
+        Ok(())
+    }
+}
+
+/// A connection on loan.
+pub(crate) type PooledConn = r2d2::PooledConnection<Manager>;
+
+/// The connections of one open database.
+pub(crate) struct Pools {
+    path: PathBuf,
+    file_id: (u64, u64),
+    busy_deadline: Duration,
+    opened_by: u32,
+    /// `None` only while it is dropped.
+    pools: Option<(Pool, Pool)>,
+}
+
+struct Pool {
+    pool: r2d2::Pool<Manager>,
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+impl Pools {
+    /// The whole open sequence. `created` runs inside the transaction that makes the schema of a new file.
+    pub(crate) fn open(options: OpenOptions, created: Created<'_>) -> Result<Self> {
+        if options.readers == 0 {
+            return Err(Error::invalid("the pool needs at least one reader"));
+        }
+        let opened = open::open(&options, created)?;
+        let file_id = opened.file.id();
+        let pool = |role, size, first| Pool::new(role, size, first, &opened.path, file_id, &options);
+        let writer = pool(Role::Writer, 1, Some(opened.connection));
+        let reader = pool(Role::Reader, options.readers, None);
+        Ok(Self {
+            file_id,
+            busy_deadline: options.busy_deadline,
+            opened_by: std::process::id(),
+            pools: Some((writer, reader)),
+            path: opened.path,
+        })
+    }
+
+    /// Absolute and without symbolic links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Device and inode of the file that is open.
+    pub(crate) fn file_id(&self) -> (u64, u64) {
+        self.file_id
+    }
+
+    /// What stands at the path now; [`Error::is_moved`] where nothing does.
+    pub(crate) fn stat(&self) -> Result<FileStat> {
+        fs_check::stat(&self.path)
+    }
+
+    /// The one writing connection. Waits in the queue of this process, at most until the deadline counted from
+    /// `started`.
+    pub(crate) fn writer(&self, started: Instant) -> Result<PooledConn> {
+        let (writer, _) = self.pools.as_ref().ok_or_else(Error::closed)?;
+        writer.checkout(started, self.busy_deadline)
+    }
+
+    /// A connection that refuses to write.
+    pub(crate) fn reader(&self) -> Result<PooledConn> {
+        let (_, reader) = self.pools.as_ref().ok_or_else(Error::closed)?;
+        reader.checkout(Instant::now(), self.busy_deadline)
+    }
+}
+
+impl Drop for Pools {
+    /// In a fork the connections belong to the parent: closing them there would drop the parent's locks and reset a log
+    /// that it is using, so they are leaked.
+    fn drop(&mut self) {
+        if self.opened_by != std::process::id() {
+            mem::forget(self.pools.take());
+        }
+    }
+}
+
+impl Pool {
+    /// Both pools open their connections in the background and keep one ready: a pool that keeps none does not wake its
+    /// waiters after it threw a connection away.
+    fn new(
+        role: Role,
+        size: u32,
+        first: Option<Connection>,
+        path: &Path,
+        file_id: (u64, u64),
+        options: &OpenOptions,
+    ) -> Self {
+        let failure = Arc::new(Mutex::new(None));
+        let hooks = options.hooks.clone();
+        let manager = Manager {
+            inner: SqliteConnectionManager::file(path)
+                .with_flags(open::FLAGS)
+                .with_init(move |connection| open::configure(connection, role, &hooks)),
+            role,
+            path: path.to_owned(),
+            file_id,
+            busy_deadline: options.busy_deadline,
+            first: Mutex::new(first),
+            failure: Arc::clone(&failure),
+        };
+        let pool = r2d2::Pool::builder()
+            .max_size(size)
+            .min_idle(Some(1))
+            .max_lifetime(None)
+            .idle_timeout(None)
+            .test_on_check_out(false)
+            .connection_timeout(options.busy_deadline.max(Duration::from_millis(1)))
+            .error_handler(Box::new(r2d2::NopErrorHandler))
+            .thread_pool(background_thread())
+            .build_unchecked(manager);
+        Self { pool, failure }
+    }
+
+    fn checkout(&self, started: Instant, busy_deadline: Duration) -> Result<PooledConn> {
+        let deadline = busy::deadline(started, busy_deadline);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let none_open = self.pool.state().connections == 0;
+            match self.pool.get_timeout(if none_open { left.min(FAILURE_POLL) } else { left }) {
+                Ok(conn) if conn.is_broken() => drop(conn),
+                Ok(conn) => {
+                    busy::arm(deadline);
+                    return Ok(conn);
+                }
+                Err(_) => {
+                    let failed = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    if let Some(error) = failed {
+                        return Err(error);
+                    }
+                }
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::busy(started.elapsed()));
+            }
+        }
+    }
+}
+
+/// r2d2 opens connections on this thread. One for the process, because r2d2 would start three for each pool.
+///
+/// A fork has no threads but its own, so the process id stands beside it; and a fork may have copied the lock while it
+/// was held, so nobody ever waits for it: whoever does not get it at once starts a thread of its own.
+fn background_thread() -> Arc<ScheduledThreadPool> {
+    static SHARED: Mutex<Option<(u32, Arc<ScheduledThreadPool>)>> = Mutex::new(None);
+    let start = || {
+        let pool = ScheduledThreadPool::builder()
+            .num_threads(1)
+            .thread_name_pattern("countersign-pool-{}")
+            .on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled)
+            .build();
+        Arc::new(pool)
+    };
+    let me = std::process::id();
+    let Ok(mut shared) = SHARED.try_lock() else { return start() };
+    if let Some((pid, pool)) = &*shared
+        && *pid == me
+    {
+        return Arc::clone(pool);
+    }
+    let pool = start();
+    // The parent's: its own locks may have been held when the process was copied.
+    mem::forget(shared.replace((me, Arc::clone(&pool))));
+    pool
+}
+
+/// Opens connections for a pool, each with the whole of its settings, and only to the file that the gate opened.
+pub(crate) struct Manager {
+    inner: SqliteConnectionManager,
+    role: Role,
+    path: PathBuf,
+    file_id: (u64, u64),
+    busy_deadline: Duration,
+    /// The connection that went through the open sequence.
+    first: Mutex<Option<Connection>>,
+    /// Why the last attempt failed: r2d2 itself keeps only a text.
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+impl Manager {
+    fn open(&self) -> Result<Connection> {
+        if let Some(first) = self.first.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Ok(first);
+        }
+        let started = Instant::now();
+        busy::arm(busy::deadline(started, self.busy_deadline));
+        self.same_file()?;
+        let connection = self.inner.connect().map_err(|e| sql_error(e, started))?;
+        open::verify_settings(&connection, self.role, started)?;
+        self.same_file()?;
+        Ok(connection)
+    }
+
+    /// A new connection to a file that took the old one's place would mix two databases in one gate.
+    fn same_file(&self) -> Result<()> {
+        if fs_check::stat(&self.path)?.id() == self.file_id {
+            return Ok(());
+        }
+        Err(Error::moved(format!("{} is another file now", shown(&self.path))))
+    }
+}
+
+impl ManageConnection for Manager {
+    type Connection = Conn;
+    type Error = Error;
+
+    fn connect(&self) -> Result<Conn> {
+        let opened = self.open();
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        *failure = None;
+        match opened {
+            Ok(sql) => Ok(Conn { sql, busy_deadline: self.busy_deadline, broken: false }),
+            Err(error) => {
+                let text = error.to_string();
+                *failure = Some(error);
+                Err(Error::storage(text))
+            }
+        }
+    }
+
+    fn is_valid(&self, _: &mut Conn) -> Result<()> {
+        Ok(())
+    }
+
+    fn has_broken(&self, conn: &mut Conn) -> bool {
+        conn.is_broken()
+    }
+}
+
+/// A connection of a pool.
+pub(crate) struct Conn {
+    sql: Connection,
+    busy_deadline: Duration,
+    broken: bool,
+}
+
+impl Conn {
+    /// For statements outside a transaction: each waits for locks at most until the deadline of the verb that checked
+    /// this connection out, or a deadline of its own when that one is over.
+    pub(crate) fn sql(&self) -> &Connection {
+        busy::arm_if_past(self.busy_deadline);
+        &self.sql
+    }
+
+    /// BEGIN IMMEDIATE: takes the write lock now, so that nothing read inside can be stale. Dropped, it rolls back.
+    pub(crate) fn begin_immediate(&mut self, started: Instant) -> Result<Transaction<'_>> {
+        busy::arm(busy::deadline(started, self.busy_deadline));
+        self.sql.transaction_with_behavior(TransactionBehavior::Immediate).map_err(|e| sql_error(e, started))
+    }
+
+    /// A read transaction: all of its statements see the state of this moment. It must end before host code runs,
+    /// because the log cannot be reset beneath it.
+    pub(crate) fn begin_read(&mut self) -> Result<Transaction<'_>> {
+        let started = Instant::now();
+        busy::arm(busy::deadline(started, self.busy_deadline));
+        let snapshot = self.sql.transaction().map_err(|e| sql_error(e, started))?;
+        // BEGIN alone takes no snapshot, the first read does: here, where its waiting is counted.
+        snapshot
+            .prepare_cached("SELECT 1 FROM sqlite_schema LIMIT 1")
+            .and_then(|mut first| first.exists([]))
+            .map_err(|e| sql_error(e, started))?;
+        Ok(snapshot)
+    }
+
+    /// The pool closes this connection when it comes back: after a COMMIT that failed on I/O its page cache may show a
+    /// state that the disk does not hold.
+    pub(crate) fn mark_broken(&mut self) {
+        self.broken = true;
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken || !self.sql.is_autocommit()
+    }
+}
+
+#[cfg(test)]
+mod tests;
