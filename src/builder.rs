@@ -8,7 +8,11 @@ use crate::audit::AuditSink;
 use crate::canonical::Limits;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
+use crate::execute::BoxError;
 use crate::gate::Gate;
+use crate::plan::Plan;
+use crate::recovery::{Hook, Outcome};
+use crate::store::pool::ConnHooks;
 
 /// What a create does with a payload that was rejected before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -35,6 +39,10 @@ pub(crate) struct Options {
     pub(crate) any_file_system: bool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sink: Option<Arc<dyn AuditSink>>,
+    pub(crate) reconcile: Option<Hook>,
+    pub(crate) hook_deadline: Duration,
+    pub(crate) recover_deadline: Duration,
+    pub(crate) hooks: ConnHooks,
 }
 
 impl Default for Options {
@@ -52,6 +60,10 @@ impl Default for Options {
             any_file_system: false,
             clock: Arc::new(SystemClock::new()),
             sink: None,
+            reconcile: None,
+            hook_deadline: Duration::from_secs(30),
+            recover_deadline: Duration::from_secs(5 * 60),
+            hooks: ConnHooks::default(),
         }
     }
 }
@@ -156,6 +168,37 @@ impl GateBuilder {
     /// An observer of audit events. Default: none.
     pub fn audit_sink(self, sink: Arc<dyn AuditSink>) -> Self {
         self.set(|o| o.sink = Some(sink))
+    }
+
+    /// What recovery asks about a claim whose owner is gone: did the side effect happen? The answer comes from where the
+    /// effect left its trace, under the plan token. Called outside every transaction, on a thread of its own; a hook
+    /// that is late, panics or fails counts as [`Outcome::Unknown`].
+    ///
+    /// ```
+    /// use countersign::{Gate, Outcome};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # fn ledger_has(_: &str) -> bool { true }
+    /// let gate = Gate::builder(dir.path().join("gate.db"))
+    ///     .reconcile(|stuck| Ok(if ledger_has(stuck.plan_token.as_str()) { Outcome::done(&"found") } else { Outcome::NotDone }))
+    ///     .open()?;
+    /// gate.operator("startup")?.recover()?;
+    /// # Ok::<(), countersign::Error>(())
+    /// ```
+    pub fn reconcile<F>(self, hook: F) -> Self
+    where
+        F: Fn(&Plan) -> Result<Outcome, BoxError> + Send + Sync + 'static,
+    {
+        self.set(|o| o.reconcile = Some(Arc::new(hook)))
+    }
+
+    /// How long one call of the reconcile hook may take. Default 30 s.
+    pub fn hook_deadline(self, deadline: Duration) -> Self {
+        self.set(|o| o.hook_deadline = deadline)
+    }
+
+    /// How long one `recover` may ask in all; what is left over is reported as not asked. Default 5 minutes.
+    pub fn recover_deadline(self, deadline: Duration) -> Self {
+        self.set(|o| o.recover_deadline = deadline)
     }
 
     /// Opens the file, or creates it (mode 0600).

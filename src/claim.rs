@@ -1,5 +1,6 @@
 //! The claim: the right to run a plan's side effect once.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -8,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::canonical::{CanonicalJson, Limits, canonicalize};
 use crate::error::{Error, Result};
-use crate::gate::Inner;
+use crate::gate::{Inner, LiveClaim};
 use crate::gates::{self, Report, Verdict};
 use crate::lifecycle::{Event, Retry, State};
 use crate::names::{Actor, PlanToken, hex};
@@ -16,7 +17,7 @@ use crate::plan::{Plan, Settled};
 use crate::refusal::RefusalCode;
 use crate::store::transition::Change;
 use crate::store::tx::No;
-use crate::store::{lock, unknown_token};
+use crate::store::unknown_token;
 
 /// The right to run a plan's side effect once: plan token, attempt, and a random claim token.
 ///
@@ -25,10 +26,11 @@ use crate::store::{lock, unknown_token};
 /// a report leaves its plan `executing`, and the instance knows that nobody works on it any more.
 #[must_use = "a claimed plan stays `executing` until its outcome is reported"]
 pub struct Claim {
-    inner: Arc<Inner>,
+    live: LiveClaim,
     actor: Actor,
     plan: Box<Plan>,
     claim_token: String,
+    /// When this process made the claim; unknown for an adopted one.
     claimed_us: Option<u64>,
 }
 
@@ -39,10 +41,13 @@ struct Evidence {
 }
 
 impl Claim {
-    pub(crate) fn new(inner: Arc<Inner>, actor: Actor, plan: Plan, claim_token: String, adopted: bool) -> Self {
-        let claimed_us = (!adopted).then(|| inner.options.clock.monotonic_us());
-        lock(&inner.live).insert((plan.plan_token.as_str().to_owned(), plan.attempt));
-        Self { inner, actor, plan: Box::new(plan), claim_token, claimed_us }
+    pub(crate) fn new(live: LiveClaim, actor: Actor, plan: Plan, claim_token: String, claimed_here: bool) -> Self {
+        let claimed_us = claimed_here.then(|| live.inner().options.clock.monotonic_us());
+        Self { live, actor, plan: Box::new(plan), claim_token, claimed_us }
+    }
+
+    fn inner(&self) -> &Arc<Inner> {
+        self.live.inner()
     }
 
     /// The plan's token. Put it into the side effect's own transaction: it is the effect's idempotency key.
@@ -90,7 +95,7 @@ impl Claim {
     /// Refused: STALE_CLAIM when a later claim answers for the plan, NOT_EXECUTING when the plan is no longer
     /// executing. Storage errors.
     pub fn check(&self) -> Result<()> {
-        self.inner.read(|reader| {
+        self.inner().read(|reader| {
             let row = reader.find(self.plan_token().as_str(), None)?;
             let Some(row) = row else { return Err(Error::refused(crate::Refusal::new(RefusalCode::UnknownToken))) };
             match gates::report(&row, self.plan.attempt, &self.claim_token, Report::Adopt) {
@@ -108,7 +113,7 @@ impl Claim {
     /// Refused: STALE_CLAIM when a later claim answers for the plan, NOT_EXECUTING when it was settled meanwhile; both
     /// keep this report in the audit. Busy and storage errors: call again.
     pub fn confirm_executed<T: Serialize + ?Sized>(&mut self, result: &T) -> Result<Settled> {
-        let result = keep_json(result, self.inner.options.payload);
+        let result = keep_json(result, self.inner().options.payload);
         self.report(Report::Executed, Evidence { text: None, result: Some(result) })
     }
 
@@ -117,7 +122,7 @@ impl Claim {
     /// # Errors
     /// As for [`confirm_executed`](Claim::confirm_executed).
     pub fn confirm_failed(&mut self, detail: &str) -> Result<Settled> {
-        let text = Some(keep_text(detail, self.inner.options.text_max_bytes));
+        let text = Some(keep_text(detail, self.inner().options.text_max_bytes));
         self.report(Report::Failed, Evidence { text, result: None })
     }
 
@@ -126,7 +131,7 @@ impl Claim {
     /// # Errors
     /// As for [`confirm_executed`](Claim::confirm_executed).
     pub fn mark_uncertain(&mut self, detail: &str) -> Result<Settled> {
-        let text = Some(keep_text(detail, self.inner.options.text_max_bytes));
+        let text = Some(keep_text(detail, self.inner().options.text_max_bytes));
         self.report(Report::Uncertain, Evidence { text, result: None })
     }
 
@@ -135,14 +140,14 @@ impl Claim {
     /// # Errors
     /// Invalid input for a name or a detail that cannot be stored; storage errors.
     pub fn record_host_event(&self, name: &str, detail: &str) -> Result<()> {
-        crate::agent::host_event(&self.inner, &self.actor, Some(self.plan_token().as_str()), None, name, detail)
+        crate::agent::host_event(self.inner(), &self.actor, Some(self.plan_token().as_str()), None, name, detail)
     }
 
     fn report(&mut self, report: Report, evidence: Evidence) -> Result<Settled> {
         let duration_us = self.duration_us();
         let (attempt, claim_token) = (self.plan.attempt, &self.claim_token);
         let token = self.plan.plan_token.as_str();
-        let settled = self.inner.write(&self.actor, |tx| {
+        let settled = self.inner().write(&self.actor, |tx| {
             let Some(mut row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
             match gates::report(&row, attempt, claim_token, report) {
                 Verdict::Refuse(code) => {
@@ -171,14 +176,8 @@ impl Claim {
     }
 
     fn duration_us(&self) -> Option<i64> {
-        let now = self.inner.options.clock.monotonic_us();
+        let now = self.inner().options.clock.monotonic_us();
         self.claimed_us.map(|claimed| i64::try_from(now.saturating_sub(claimed)).unwrap_or(i64::MAX))
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        lock(&self.inner.live).remove(&(self.plan.plan_token.as_str().to_owned(), self.plan.attempt));
     }
 }
 
@@ -219,17 +218,22 @@ struct Omitted {
     sha256: Option<String>,
 }
 
-/// A result as it is stored: canonical JSON, or what is known of it when it cannot be kept.
+/// A result as it is stored: canonical JSON, or what is known of it when it cannot be kept. A value that panics while
+/// it serialises is one that cannot be kept: the side effect has happened, and that must be recorded.
 pub(crate) fn keep_json<T: Serialize + ?Sized>(value: &T, limits: Limits) -> CanonicalJson {
-    let error = match canonicalize(value, limits) {
+    let canonical = |limits| match catch_unwind(AssertUnwindSafe(|| canonicalize(value, limits))) {
+        Ok(json) => json.map_err(|error| error.to_string()),
+        Err(_) => Err("the result panicked while it was serialised".to_owned()),
+    };
+    let error = match canonical(limits) {
         Ok(json) => return json,
         Err(error) => error,
     };
     // Its size and digest, where it has a canonical form at all. The depth stays bounded.
-    let whole = canonicalize(value, Limits { max_bytes: usize::MAX, ..limits }).ok();
+    let whole = canonical(Limits { max_bytes: usize::MAX, ..limits }).ok();
     let omitted = Omitted {
         bytes: whole.as_ref().map(|json| json.as_str().len()),
-        omitted: crate::escape::visible_cut(&error.to_string(), 300),
+        omitted: crate::escape::visible_cut(&error, 300),
         sha256: whole.as_ref().map(|json| json.fingerprint().to_string()),
     };
     canonicalize(&omitted, Limits { max_bytes: usize::MAX, max_depth: 1 })

@@ -1,6 +1,6 @@
 //! The gate: one open file in one process.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex};
 use crate::agent::Agent;
 use crate::builder::{GateBuilder, Options};
 use crate::error::{Error, Result};
+use crate::instance::Instance;
 use crate::names::{Actor, Channel, check_name, check_person, random_hex};
 use crate::operator::Operator;
 use crate::reviewer::Reviewer;
 use crate::store::pool::OpenOptions;
 use crate::store::tx::{No, Tx};
 use crate::store::read::Reader;
+use crate::store::rows::PlanRow;
 use crate::store::{Store, lock};
 
 /// One open gate. Cheap to clone; all clones are the same instance.
@@ -35,9 +37,9 @@ pub struct Gate {
 pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) options: Options,
-    pub(crate) instance_id: String,
-    /// The claims that somebody in this process works on: (plan token, attempt).
-    pub(crate) live: Mutex<HashSet<(String, u32)>>,
+    pub(crate) instance: Instance,
+    /// The claims that somebody in this process works on: (plan token, attempt), and how many hold each: an adopted one has two.
+    pub(crate) live: Mutex<HashMap<(String, u32), usize>>,
     closed: AtomicBool,
     _directory: Option<PrivateDir>,
 }
@@ -82,16 +84,19 @@ impl Gate {
                 busy_deadline: options.busy_deadline,
                 readers: options.readers,
                 any_file_system: options.any_file_system,
+                hooks: options.hooks.clone(),
             },
             options.clock.clone(),
             instance_id.clone(),
             options.sink.clone(),
         )?;
+        let instance = Instance::new(instance_id, store.pools().path())?;
+        store.remember_head(instance.directory())?;
         let inner = Inner {
             store,
             options,
-            instance_id,
-            live: Mutex::new(HashSet::new()),
+            instance,
+            live: Mutex::new(HashMap::new()),
             closed: AtomicBool::new(false),
             _directory: directory,
         };
@@ -130,7 +135,7 @@ impl Gate {
     /// The id of this open gate; audit rows carry it.
     #[must_use]
     pub fn instance_id(&self) -> &str {
-        &self.inner.instance_id
+        &self.inner.instance.id
     }
 
     /// The database's absolute path.
@@ -139,20 +144,26 @@ impl Gate {
         self.inner.store.pools().path()
     }
 
-    /// Closes the gate: every later call of any clone or handle answers `closed`. Claims that are open stay `executing`.
-    pub fn close(&self) {
-        self.inner.closed.store(true, Ordering::Release);
+    /// Closes the gate: every later call of any clone or handle answers `closed`. Claims that are still open stay
+    /// `executing`, and every recovery finds their owner dead from now on: close after the work, not during it.
+    ///
+    /// A gate that is dropped with its last clone closes itself.
+    ///
+    /// # Errors
+    /// Busy and storage errors of the transaction that takes the instance's row out; the gate is closed all the same.
+    pub fn close(&self) -> Result<()> {
+        self.inner.close()
     }
 }
 
 impl std::fmt::Debug for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gate").field("path", &self.path()).field("instance_id", &self.inner.instance_id).finish()
+        f.debug_struct("Gate").field("path", &self.path()).field("instance_id", &self.inner.instance.id).finish()
     }
 }
 
 impl Inner {
-    fn usable(&self) -> Result<()> {
+    pub(crate) fn usable(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(Error::closed()) } else { Ok(()) }
     }
 
@@ -169,9 +180,82 @@ impl Inner {
         answer
     }
 
+    /// One transaction that claims: before it the file is looked at, whether it is still the one that was opened.
+    pub(crate) fn write_claim<T>(
+        &self,
+        actor: &Actor,
+        f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
+    ) -> Result<T> {
+        self.usable()?;
+        let answer = self.store.write_claim(actor, f);
+        self.store.deliver();
+        answer
+    }
+
+    /// Takes this instance's lock and writes its row, before its first claim.
+    pub(crate) fn register(&self) -> Result<()> {
+        self.usable()?;
+        self.instance.register(self.store.now(), |row| {
+            let actor = self.own_actor();
+            self.store.write(&actor, |tx| Ok(Ok(tx.insert_instance(row)?)))
+        })
+    }
+
+    fn own_actor(&self) -> Actor {
+        Actor { name: "countersign".to_owned(), channel: Channel::library() }
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) || !self.instance.is_registered() {
+            return Ok(());
+        }
+        let deleted = self.store.write(&self.own_actor(), |tx| Ok(Ok(tx.delete_instance(tx.instance_id)?)));
+        self.instance.release(matches!(deleted, Ok(true)));
+        deleted.map(drop)
+    }
+
     /// True when somebody in this process works on that claim.
     pub(crate) fn works_on(&self, plan_token: &str, attempt: u32) -> bool {
-        lock(&self.live).contains(&(plan_token.to_owned(), attempt))
+        lock(&self.live).contains_key(&(plan_token.to_owned(), attempt))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // In a forked child nothing of this belongs to it. Otherwise best effort: a row that stays is found dead.
+        if self.store.is_own_process() {
+            let _ = self.close();
+        }
+    }
+}
+
+/// Somebody in this process works on this claim, as long as this lives.
+pub(crate) struct LiveClaim {
+    inner: Arc<Inner>,
+    key: (String, u32),
+}
+
+impl LiveClaim {
+    pub(crate) fn new(inner: Arc<Inner>, row: &PlanRow) -> Self {
+        let key = (row.plan_token.clone(), row.attempt);
+        *lock(&inner.live).entry(key.clone()).or_insert(0) += 1;
+        Self { inner, key }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+impl Drop for LiveClaim {
+    fn drop(&mut self) {
+        let mut live = lock(&self.inner.live);
+        if let Some(holders) = live.get_mut(&self.key) {
+            *holders -= 1;
+            if *holders == 0 {
+                live.remove(&self.key);
+            }
+        }
     }
 }
 

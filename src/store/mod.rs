@@ -13,6 +13,7 @@
 
 mod busy;
 mod fs_check;
+mod head_file;
 pub(crate) mod open;
 pub(crate) mod pool;
 mod queries;
@@ -25,7 +26,8 @@ pub(crate) mod tx;
 pub(crate) mod verify;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::audit::{AuditEvent, AuditSink};
@@ -33,6 +35,8 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::names::{Actor, Channel};
 use crate::refusal::RefusalCode;
+use fs_check::FileStat;
+use head_file::HeadFile;
 use pool::{Conn, OpenOptions, PooledConn, Pools};
 use sql_error::sql_error;
 use read::Reader;
@@ -47,6 +51,17 @@ pub(crate) struct Store {
     seen: Mutex<Option<Seen>>,
     sink: Option<Arc<dyn AuditSink>>,
     outbox: Mutex<Outbox>,
+    opened_by: u32,
+    /// The main file's size and time of change when it was last looked at before a claim.
+    looked_at: Mutex<Option<FileStat>>,
+    head_file: OnceLock<HeadFile>,
+}
+
+/// Whether the remembered head is asked for.
+#[derive(Clone, Copy)]
+enum Guard {
+    Check,
+    Accept,
 }
 
 /// Committed events on their way to the sink, in order.
@@ -83,6 +98,9 @@ impl Store {
             seen: Mutex::new(None),
             sink,
             outbox: Mutex::new(Outbox::default()),
+            opened_by: std::process::id(),
+            looked_at: Mutex::new(None),
+            head_file: OnceLock::new(),
         })
     }
 
@@ -94,8 +112,28 @@ impl Store {
         self.clock.now_ms()
     }
 
+    pub(crate) fn is_own_process(&self) -> bool {
+        self.opened_by == std::process::id()
+    }
+
+    /// A fork shares the parent's connections and must not touch them.
+    fn check_process(&self) -> Result<()> {
+        if self.is_own_process() { Ok(()) } else { Err(Error::forked(self.opened_by, std::process::id())) }
+    }
+
+    /// Remembers the head that the head file names, when it is this store's: a file that lies behind it was put back.
+    pub(crate) fn remember_head(&self, directory: &Path) -> Result<()> {
+        let store_id = self.read(|reader| reader.audit_head())?.store_id;
+        let file = HeadFile::open(directory, store_id);
+        *lock(&self.seen) = file.read();
+        // Set once, by the opening of the gate.
+        let _ = self.head_file.set(file);
+        Ok(())
+    }
+
     /// Reads a snapshot. `f` is this crate's code and never the host's.
     pub(crate) fn read<T>(&self, f: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
+        self.check_process()?;
         let started = Instant::now();
         let mut conn = self.pools.reader()?;
         let tx = conn.begin_read()?;
@@ -109,9 +147,54 @@ impl Store {
         actor: &Actor,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
     ) -> Result<T> {
+        self.check_process()?;
         let started = Instant::now();
         let mut conn = self.pools.writer(started)?;
-        self.write_on(&mut conn, actor, started, f)
+        self.write_on(&mut conn, actor, started, Guard::Check, f)
+    }
+
+    /// As `write`, for a claim: the file must still be the one that was opened. Where its main file changed since the
+    /// last look, the page cache goes first: the head is then read from the file, not from memory.
+    pub(crate) fn write_claim<T>(
+        &self,
+        actor: &Actor,
+        f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
+    ) -> Result<T> {
+        self.check_process()?;
+        let started = Instant::now();
+        let mut conn = self.pools.writer(started)?;
+        let stat = self.pools.stat()?;
+        if stat.id() != self.pools.file_id() {
+            return Err(Error::moved("another file stands at its path"));
+        }
+        let mut looked_at = lock(&self.looked_at);
+        if looked_at.as_ref() != Some(&stat) {
+            map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
+            *looked_at = Some(stat);
+        }
+        drop(looked_at);
+        self.write_on(&mut conn, actor, started, Guard::Check, f)
+    }
+
+    /// As `write`, by an operator who accepts that the file was put back: the remembered head is not asked for.
+    pub(crate) fn write_accepting<T>(
+        &self,
+        actor: &Actor,
+        f: impl FnOnce(&mut Tx<'_>, bool) -> Result<Result<T, No>>,
+    ) -> Result<T> {
+        self.check_process()?;
+        let started = Instant::now();
+        let mut conn = self.pools.writer(started)?;
+        map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
+        let seen = lock(&self.seen).clone();
+        self.write_on(&mut conn, actor, started, Guard::Accept, |tx| {
+            let rolled_back = match tx.check_not_rolled_back(seen.as_ref()) {
+                Ok(()) => false,
+                Err(error) if error.is_rolled_back() => true,
+                Err(error) => return Err(error),
+            };
+            f(tx, rolled_back)
+        })
     }
 
     fn write_on<T>(
@@ -119,9 +202,10 @@ impl Store {
         conn: &mut PooledConn,
         actor: &Actor,
         started: Instant,
+        guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
     ) -> Result<T> {
-        let outcome = self.transact(conn, actor, started, f);
+        let outcome = self.transact(conn, actor, started, guard, f);
         if let Err(error) = &outcome
             && (error.is_ambiguous() || error.is_storage())
         {
@@ -140,18 +224,24 @@ impl Store {
         conn: &mut Conn,
         actor: &Actor,
         started: Instant,
+        guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
     ) -> Result<(Result<T, No>, Vec<AuditEvent>)> {
         let sql = conn.begin_immediate(started)?;
         // The clock is read under the lock: times follow the order of the commits.
         let mut tx = Tx::begin(&sql, self.now(), &self.instance_id, actor, started)?;
-        tx.check_not_rolled_back(lock(&self.seen).as_ref())?;
+        if matches!(guard, Guard::Check) {
+            tx.check_not_rolled_back(lock(&self.seen).as_ref())?;
+        }
         let answer = f(&mut tx)?;
         if let Err(no) = &answer {
             tx.refused(no)?;
         }
         let (seen, events) = tx.finish();
         sql.commit().map_err(|error| sql_error::commit_error(error, started))?;
+        if let (Some(file), Some(seen), false) = (self.head_file.get(), &seen, events.is_empty()) {
+            file.write(seen);
+        }
         *lock(&self.seen) = seen;
         Ok((answer, events))
     }

@@ -84,12 +84,17 @@ pub(super) const PLANS_STUCK: &str = concat!(
     full_columns!(),
     " FROM plans WHERE state IN ('executing', 'uncertain') ORDER BY executing_since, rowid LIMIT :limit"
 );
+pub(super) const PLANS_STUCK_KEYS: &str = "
+SELECT plan_token, state, attempt, instance_id FROM plans WHERE state IN ('executing', 'uncertain')
+ ORDER BY executing_since, rowid";
 pub(super) const PLANS_STUCK_TOTAL: &str = "SELECT count(*) FROM plans WHERE state IN ('executing', 'uncertain')";
 pub(super) const PLANS_OVERDUE: &str = concat!(
     "SELECT ",
     core_columns!(),
     " FROM plans WHERE state = :state AND expires_at < :now ORDER BY expires_at LIMIT :limit"
 );
+pub(super) const PLANS_IN_STATE: &str =
+    concat!("SELECT ", core_columns!(), " FROM plans WHERE state = :state ORDER BY rowid");
 pub(super) const PLANS_SETTLED_BEFORE: &str = "
 SELECT rowid, settled_at < :before AND state IN ('executed', 'failed', 'rejected', 'expired') AS settled
   FROM plans WHERE rowid > :after ORDER BY rowid LIMIT :limit";
@@ -173,3 +178,19 @@ pub(super) const AUDIT_AFTER: &str = concat!(
     audit_columns!(),
     " FROM audit_events WHERE seq > :after ORDER BY seq LIMIT :limit"
 );
+
+// instances
+
+pub(super) const INSTANCE_INSERT: &str = "
+INSERT INTO instances (instance_id, lock_dev, lock_ino, boot_id, host_name, pid, opened_at)
+VALUES (:instance_id, :lock_dev, :lock_ino, :boot_id, :host_name, :pid, :opened_at)";
+pub(super) const INSTANCE: &str = "
+SELECT instance_id, lock_dev, lock_ino, boot_id, host_name, pid, opened_at FROM instances
+ WHERE instance_id = :instance_id";
+pub(super) const INSTANCES: &str = "
+SELECT instance_id, lock_dev, lock_ino, boot_id, host_name, pid, opened_at FROM instances ORDER BY opened_at";
+/// Goes only while it owns no executing plan.
+pub(super) const INSTANCE_DELETE: &str = "
+DELETE FROM instances
+ WHERE instance_id = :instance_id
+   AND NOT EXISTS (SELECT 1 FROM plans WHERE state = 'executing' AND plans.instance_id = :instance_id)";

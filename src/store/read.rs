@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension as _, Row, ToSql, named_params};
 
 use super::map_sql;
 use super::queries as q;
-use super::rows::{self, FullRow, PlanRow};
+use super::rows::{self, FullRow, InstanceRow, PlanRow};
 use super::tx::Seen;
 use crate::audit::{AuditEvent, AuditQuery, Head};
 use crate::canonical::CanonicalJson;
@@ -15,6 +15,15 @@ use crate::error::{Error, Result};
 use crate::lifecycle::State;
 use crate::names::PlanToken;
 use crate::plan::{ApprovalGiven, EarlierRejection, Listing, PendingPlan, Plan};
+
+/// A claimed plan that nobody has settled.
+#[derive(Clone, Debug)]
+pub(crate) struct StuckKey {
+    pub(crate) plan_token: String,
+    pub(crate) executing: bool,
+    pub(crate) attempt: u32,
+    pub(crate) owner: Option<String>,
+}
 
 /// One open transaction, as far as it reads.
 pub(crate) struct Reader<'c> {
@@ -134,6 +143,59 @@ impl Reader<'_> {
         let rows = self.all(q::PLANS_STUCK, named_params! {":limit": limit}, FullRow::read)?;
         let items = rows.into_iter().map(|full| self.plan(full?)).collect::<Result<_>>()?;
         Ok((items, self.count(q::PLANS_STUCK_TOTAL, &[])?))
+    }
+
+    /// Every claimed plan that nobody has settled: token, state, attempt, owner; oldest claim first.
+    pub(crate) fn stuck_keys(&self) -> Result<Vec<StuckKey>> {
+        let rows = self.all(q::PLANS_STUCK_KEYS, &[], |row| {
+            let state: String = row.get("state")?;
+            Ok(StuckKey {
+                plan_token: row.get("plan_token")?,
+                executing: state == State::Executing.as_str(),
+                attempt: row.get("attempt")?,
+                owner: row.get("instance_id")?,
+            })
+        })?;
+        Ok(rows)
+    }
+
+    /// Every plan in a live state.
+    pub(crate) fn in_state(&self, state: State) -> Result<Vec<PlanRow>> {
+        self.all(q::PLANS_IN_STATE, named_params! {":state": state.as_str()}, PlanRow::read)?.into_iter().collect()
+    }
+
+    pub(crate) fn instance(&self, instance_id: &str) -> Result<Option<InstanceRow>> {
+        self.one(q::INSTANCE, named_params! {":instance_id": instance_id}, InstanceRow::read)
+    }
+
+    pub(crate) fn instances(&self) -> Result<Vec<InstanceRow>> {
+        self.all(q::INSTANCES, &[], InstanceRow::read)
+    }
+
+    pub(crate) fn live_counts(&self) -> Result<Vec<(String, u64)>> {
+        self.all(q::PLANS_BY_LIVE_STATE, &[], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    pub(crate) fn oldest_executing(&self) -> Result<Option<i64>> {
+        Ok(self.one(q::PLANS_OLDEST_EXECUTING, &[], |row| row.get(0))?.flatten())
+    }
+
+    /// The next rows of `plans` after this rowid, and whether each was settled before that time.
+    pub(crate) fn settled_before(&self, before: i64, after: i64, limit: u32) -> Result<Vec<(i64, bool)>> {
+        let params = named_params! {":before": before, ":after": after, ":limit": limit};
+        self.all(q::PLANS_SETTLED_BEFORE, params, |row| {
+            Ok((row.get(0)?, row.get::<_, Option<bool>>(1)?.unwrap_or(false)))
+        })
+    }
+
+    /// The value of a pragma as text.
+    pub(crate) fn pragma(&self, pragma: &str) -> Result<String> {
+        let value: Option<rusqlite::types::Value> = self.one(&format!("PRAGMA {pragma}"), &[], |row| row.get(0))?;
+        Ok(match value {
+            Some(rusqlite::types::Value::Text(text)) => text,
+            Some(rusqlite::types::Value::Integer(number)) => number.to_string(),
+            _ => String::new(),
+        })
     }
 
     pub(crate) fn count(&self, statement: &str, params: &[(&str, &dyn ToSql)]) -> Result<u64> {

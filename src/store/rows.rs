@@ -226,6 +226,32 @@ impl FullRow {
     }
 }
 
+/// An open gate that registered, as `instances` has it.
+#[derive(Clone, Debug)]
+pub(crate) struct InstanceRow {
+    pub(crate) instance_id: String,
+    pub(crate) lock_dev: i64,
+    pub(crate) lock_ino: i64,
+    pub(crate) boot_id: String,
+    pub(crate) host_name: String,
+    pub(crate) pid: i64,
+    pub(crate) opened_at: i64,
+}
+
+impl InstanceRow {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            instance_id: row.get("instance_id")?,
+            lock_dev: row.get("lock_dev")?,
+            lock_ino: row.get("lock_ino")?,
+            boot_id: row.get("boot_id")?,
+            host_name: row.get("host_name")?,
+            pid: row.get("pid")?,
+            opened_at: row.get("opened_at")?,
+        })
+    }
+}
+
 pub(super) fn earlier_rejection(row: &Row<'_>) -> rusqlite::Result<EarlierRejection> {
     let plan_token: String = row.get("plan_token")?;
     Ok(EarlierRejection {

@@ -8,7 +8,7 @@ use rusqlite::{ToSql, named_params};
 use super::map_sql;
 use super::queries as q;
 use super::read::Reader;
-use super::rows::PlanRow;
+use super::rows::{InstanceRow, PlanRow};
 use crate::audit::{AuditEvent, FIRST_PREV_HASH};
 use crate::error::{Error, Result};
 use crate::escape::visible;
@@ -217,6 +217,22 @@ impl<'c> Tx<'c> {
         let params = named_params! {":rowid": rowid, ":before": before};
         self.run(q::PLAN_PURGE_APPROVALS, params)?;
         Ok(self.run(q::PLAN_PURGE, params)? == 1)
+    }
+
+    pub(crate) fn insert_instance(&self, row: &InstanceRow) -> Result<()> {
+        self.run(
+            q::INSTANCE_INSERT,
+            named_params! {
+                ":instance_id": row.instance_id, ":lock_dev": row.lock_dev, ":lock_ino": row.lock_ino,
+                ":boot_id": row.boot_id, ":host_name": row.host_name, ":pid": row.pid, ":opened_at": row.opened_at,
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Forgets an instance; false while it owns an executing plan.
+    pub(crate) fn delete_instance(&self, instance_id: &str) -> Result<bool> {
+        Ok(self.run(q::INSTANCE_DELETE, named_params! {":instance_id": instance_id})? == 1)
     }
 
     pub(super) fn run(&self, statement: &str, params: &[(&str, &dyn ToSql)]) -> Result<usize> {

@@ -1,0 +1,64 @@
+//! `<db>.owners/head`: the newest audit head, outside the database, so that a file that was put back is noticed by a
+//! gate that opens it later (design section 8).
+//!
+//! One small overwrite after each commit, not synced, best effort between processes. A line that is missing, torn or of
+//! another store says nothing.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+use super::tx::Seen;
+use crate::names::hex;
+
+/// The open head file, or none where it cannot be had.
+pub(super) struct HeadFile {
+    file: Option<File>,
+    store_id: String,
+}
+
+impl HeadFile {
+    pub(super) fn open(directory: &Path, store_id: String) -> Self {
+        #[allow(clippy::disallowed_methods, reason = "the head file, never the database")]
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(directory.join("head"));
+        if let Err(error) = &file {
+            crate::report::problem(&format!("the head file cannot be opened ({error}); an older copy put over the database is noticed only while a gate is open"));
+        }
+        Self { file: file.ok(), store_id }
+    }
+
+    pub(super) fn read(&self) -> Option<Seen> {
+        let mut bytes = [0_u8; 256];
+        let length = self.file.as_ref()?.read_at(&mut bytes, 0).ok()?;
+        let text = std::str::from_utf8(&bytes[..length]).ok()?;
+        let (line, _) = text.split_once('\n')?;
+        let (said, sum) = line.rsplit_once(' ')?;
+        if sum != checksum(said) {
+            return None;
+        }
+        let mut parts = said.split(' ');
+        let (store, seq, hash) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
+        (store == self.store_id).then(|| Seen { seq, hash: hash.to_owned() })
+    }
+
+    pub(super) fn write(&self, seen: &Seen) {
+        let Some(file) = &self.file else { return };
+        let said = format!("{} {:020} {}", self.store_id, seen.seq, seen.hash);
+        let line = format!("{said} {}\n", checksum(&said));
+        // Best effort: what is lost here is one way to notice a restore, never a commit.
+        let _ = file.write_all_at(line.as_bytes(), 0);
+    }
+}
+
+/// Tells a whole line from a torn one.
+fn checksum(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes())[..8])
+}
