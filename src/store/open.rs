@@ -11,8 +11,8 @@
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -60,6 +60,7 @@ pub(super) struct Opened {
     pub(super) path: PathBuf,
     pub(super) file: FileStat,
     pub(super) connection: Connection,
+    pub(super) entry: OpenFile,
 }
 
 /// Runs the sequence. The error is the first one that occurred, and nothing of a foreign file has changed then.
@@ -72,6 +73,7 @@ pub(super) fn open(options: &OpenOptions, created: Created<'_>) -> Result<Opened
     fs_check::check_directory(directory, options.any_file_system)?;
     create_if_absent(&path)?;
     let file = fs_check::check_files(&path)?;
+    let entry = OpenFile::enter(std::process::id(), file.id())?;
 
     busy::arm(deadline);
     let mut connection = Connection::open_with_flags(&path, FLAGS).map_err(|e| sql_error(e, started))?;
@@ -92,7 +94,7 @@ pub(super) fn open(options: &OpenOptions, created: Created<'_>) -> Result<Opened
     if fs_check::stat(&path)?.id() != file.id() {
         return Err(Error::moved(format!("{} was replaced while it was being opened", shown(&path))));
     }
-    Ok(Opened { path, file, connection })
+    Ok(Opened { path, file, connection, entry })
 }
 
 /// WAL before 3.51.3 can lose committed data when one connection checkpoints while another resets the log, which is what
@@ -124,6 +126,53 @@ fn create_if_absent(path: &Path) -> Result<()> {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(Error::from_io("cannot create the database", path, &error)),
+    }
+}
+
+/// An entry in the list of the files that this process has open, taken out when it is dropped.
+///
+/// SQLite counts its locks on a file once for the process, in memory that a fork copies while the locks themselves stay
+/// with the parent. A forked child that opens the same file believes that it holds them: the last of the others deletes
+/// the log beneath it, and what the child commits is lost. The list is copied too, and tells the child.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pid: u32,
+    id: (u64, u64),
+}
+
+/// Process id, then device and inode.
+static OPEN_FILES: Mutex<Vec<(u32, (u64, u64))>> = Mutex::new(Vec::new());
+
+impl OpenFile {
+    fn enter(pid: u32, id: (u64, u64)) -> Result<Self> {
+        // A fork may have copied the lock while it was held: then nobody will ever release it.
+        let patience = Instant::now() + Duration::from_secs(1);
+        let mut files = loop {
+            match OPEN_FILES.try_lock() {
+                Ok(files) => break files,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if busy::pause_until(patience, 0) => {}
+                Err(TryLockError::WouldBlock) => return Err(Error::forked(0, pid)),
+            }
+        };
+        if let Some((parent, _)) = files.iter().find(|(owner, file)| *file == id && *owner != pid) {
+            return Err(Error::forked(*parent, pid));
+        }
+        files.push((pid, id));
+        Ok(Self { pid, id })
+    }
+}
+
+impl Drop for OpenFile {
+    /// In a fork the parent's entry stays: the copied connections are leaked there, not closed.
+    fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            return;
+        }
+        let mut files = OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(position) = files.iter().position(|file| *file == (self.pid, self.id)) {
+            files.swap_remove(position);
+        }
     }
 }
 

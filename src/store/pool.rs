@@ -18,13 +18,13 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use super::busy;
 use super::fs_check::{self, FileStat, shown};
-use super::open::{self, Role};
+use super::open::{self, OpenFile, Role};
 use super::schema::Created;
 use super::sql_error::sql_error;
 use crate::error::{Error, Result};
 
-/// While no connection exists, a caller looks this often whether opening one has failed, instead of waiting in vain.
-const FAILURE_POLL: Duration = Duration::from_millis(20);
+/// How often a caller asks again whether a connection can be opened, or why none could, where nobody would wake it.
+const POLL: Duration = Duration::from_millis(20);
 
 /// How to open a database.
 pub(crate) struct OpenOptions {
@@ -66,9 +66,12 @@ pub(crate) struct Pools {
     opened_by: u32,
     /// `None` only while it is dropped.
     pools: Option<(Pool, Pool)>,
+    /// Dropped last: the file is open until the connections are closed.
+    _entry: OpenFile,
 }
 
 struct Pool {
+    role: Role,
     pool: r2d2::Pool<Manager>,
     failure: Arc<Mutex<Option<Error>>>,
 }
@@ -84,13 +87,17 @@ impl Pools {
         let pool = |role, size, first| Pool::new(role, size, first, &opened.path, file_id, &options);
         let writer = pool(Role::Writer, 1, Some(opened.connection));
         let reader = pool(Role::Reader, options.readers, None);
-        Ok(Self {
+        let pools = Self {
             file_id,
             busy_deadline: options.busy_deadline,
             opened_by: std::process::id(),
             pools: Some((writer, reader)),
             path: opened.path,
-        })
+            _entry: opened.entry,
+        };
+        // The background thread hands the first connection over now, not while the gate is being closed again.
+        pools.writer(Instant::now())?;
+        Ok(pools)
     }
 
     /// Absolute and without symbolic links.
@@ -133,8 +140,8 @@ impl Drop for Pools {
 }
 
 impl Pool {
-    /// Both pools open their connections in the background and keep one ready: a pool that keeps none does not wake its
-    /// waiters after it threw a connection away.
+    /// The writer is ready from the start and replaced at once when it is thrown away. Readers are opened on demand: a
+    /// process that never reads opens none, and none is being opened while the gate is closed.
     fn new(
         role: Role,
         size: u32,
@@ -158,7 +165,7 @@ impl Pool {
         };
         let pool = r2d2::Pool::builder()
             .max_size(size)
-            .min_idle(Some(1))
+            .min_idle(Some(u32::from(role == Role::Writer)))
             .max_lifetime(None)
             .idle_timeout(None)
             .test_on_check_out(false)
@@ -166,15 +173,17 @@ impl Pool {
             .error_handler(Box::new(r2d2::NopErrorHandler))
             .thread_pool(background_thread())
             .build_unchecked(manager);
-        Self { pool, failure }
+        Self { role, pool, failure }
     }
 
     fn checkout(&self, started: Instant, busy_deadline: Duration) -> Result<PooledConn> {
         let deadline = busy::deadline(started, busy_deadline);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let none_open = self.pool.state().connections == 0;
-            match self.pool.get_timeout(if none_open { left.min(FAILURE_POLL) } else { left }) {
+            // r2d2 wakes nobody when a connection is thrown away or cannot be opened. The writer's queue is left alone
+            // otherwise: whoever asks again has lost its place.
+            let poll = self.role == Role::Reader || self.pool.state().connections == 0;
+            match self.pool.get_timeout(if poll { left.min(POLL) } else { left }) {
                 Ok(conn) if conn.is_broken() => drop(conn),
                 Ok(conn) => {
                     busy::arm(deadline);

@@ -274,6 +274,35 @@ fn a_reader_in_the_way_of_the_switch_to_wal_gives_busy_after_the_deadline() {
 }
 
 #[test]
+fn a_fork_of_a_process_that_has_the_file_open_is_refused() {
+    let dir = directory();
+    let path = dir.path().join("gate.db");
+    let pools = open_at(&path).expect("open");
+    open_at(&path).expect("the same process opens it as often as it likes");
+    let me = std::process::id();
+    let child = OpenFile::enter(me + 1, pools.file_id()).unwrap_err();
+    assert!(child.is_forked(), "{child}");
+    let id = pools.file_id();
+    drop(pools);
+    // Open in nobody: a fork may open it, and its entry is not this process's to remove.
+    drop(OpenFile::enter(me + 1, id).expect("not open any more"));
+    assert!(refusal(&path).is_forked());
+    OPEN_FILES.lock().expect("list").retain(|(_, file)| *file != id);
+    open_at(&path).expect("open");
+}
+
+#[test]
+fn closing_the_last_gate_leaves_one_file() {
+    let dir = directory();
+    for n in 0..20 {
+        let pools = open_at(&dir.path().join(format!("{n}.db"))).expect("open");
+        pools.reader().expect("reader");
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(content(dir.path()).len(), 20);
+}
+
+#[test]
 fn eight_threads_open_one_new_file() {
     for _ in 0..10 {
         let dir = directory();
