@@ -68,13 +68,15 @@ impl AuditEvent {
     /// The hash that this row must carry, recomputed from its columns and its `prev_hash`.
     #[must_use]
     pub fn computed_hash(&self) -> String {
+        // Writing into a String does not fail.
         let mut line = String::with_capacity(640);
         line.push_str(&self.prev_hash);
         let number = |line: &mut String, value: Option<i64>| {
             line.push(',');
             match value {
-                // Writing into a String does not fail.
-                Some(value) => drop(write!(line, "{value}")),
+                Some(value) => {
+                    let _ = write!(line, "{value}");
+                }
                 None => line.push_str("null"),
             }
         };
@@ -86,7 +88,7 @@ impl AuditEvent {
             }
         };
         line.push('[');
-        drop(write!(line, "{}", self.seq));
+        let _ = write!(line, "{}", self.seq);
         number(&mut line, Some(self.at));
         text(&mut line, self.plan_token.as_deref());
         text(&mut line, Some(&self.event));

@@ -201,6 +201,13 @@ impl GateBuilder {
         self.set(|o| o.recover_deadline = deadline)
     }
 
+    /// For the tests of this crate: statements that every connection runs when it is opened.
+    #[cfg(feature = "test-hooks")]
+    #[doc(hidden)]
+    pub fn connection_sql<S: Into<String>>(self, sql: impl IntoIterator<Item = S>) -> Self {
+        self.set(|o| o.hooks.sql = sql.into_iter().map(Into::into).collect())
+    }
+
     /// Opens the file, or creates it (mode 0600).
     ///
     /// # Errors

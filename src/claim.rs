@@ -79,8 +79,9 @@ impl Claim {
     /// # Errors
     /// Invalid input, when the payload is no `T`.
     pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_str(self.plan.payload.as_str())
-            .map_err(|error| Error::invalid(format!("the planned payload is not of the type that the host expects: {error}")))
+        serde_json::from_str(self.plan.payload.as_str()).map_err(|error| {
+            Error::invalid(format!("the planned payload is not of the type that the host expects: {error}"))
+        })
     }
 
     /// The plan as it was claimed.

@@ -99,10 +99,8 @@ impl Error {
             Kind::RolledBack(_) => {
                 "Nothing was run. If the restore was meant, an operator calls accept_restore; every other open gate is then reopened."
             }
-            Kind::ClockWentBack { .. } => {
-                "Nothing was changed. Correct the clock of this machine, then call again."
-            }
-            Kind::Forked { .. } => "Open a gate of its own in the child process.",
+            Kind::ClockWentBack { .. } => "Nothing was changed. Correct the clock of this machine, then call again.",
+            Kind::Forked { .. } => "Start a new program (fork and exec), or fork before the gate is opened.",
             Kind::Closed => "Open the gate again.",
             Kind::Unsupported(_) => "Nothing was changed. The message says what is needed.",
             Kind::Ambiguous(_) => {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::claim::Claim;
 use crate::error::Error;
 use crate::escape::visible_cut;
+use crate::failpoint::hit;
 
 /// An error of the host's own code.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -97,7 +98,9 @@ impl<T> ExecuteError<T> {
         match self {
             Self::Gate(error) => error.hint(),
             Self::NotApplied { unrecorded: None, .. } => "Nothing was changed. The same plan can be executed again.",
-            Self::NotApplied { .. } => "Nothing was changed. Repeat confirm_failed on the claim, or let recover settle it.",
+            Self::NotApplied { .. } => {
+                "Nothing was changed. Repeat confirm_failed on the claim, or let recover settle it."
+            }
             Self::Uncertain { .. } => "Do not run it again. An operator checks what happened and settles the plan.",
             Self::NotRecorded { .. } => "The write happened. Do not run it again; confirm again with the claim.",
         }
@@ -136,7 +139,12 @@ pub(crate) fn run<T: Serialize>(
     effect: impl FnOnce(&Claim) -> Result<T, Failure>,
 ) -> Result<T, ExecuteError<T>> {
     match catch_unwind(AssertUnwindSafe(|| effect(&claim))) {
-        Ok(outcome) => record(claim, outcome),
+        Ok(outcome) => {
+            hit("after_effect");
+            let answer = record(claim, outcome);
+            hit("after_confirm");
+            answer
+        }
         Err(panic) => {
             if let Err(error) = claim.mark_uncertain("the host's code panicked inside the side effect") {
                 crate::report::problem(&format!(

@@ -13,9 +13,9 @@ use crate::names::{Actor, Channel, check_name, check_person, random_hex};
 use crate::operator::Operator;
 use crate::reviewer::Reviewer;
 use crate::store::pool::OpenOptions;
-use crate::store::tx::{No, Tx};
 use crate::store::read::Reader;
 use crate::store::rows::PlanRow;
+use crate::store::tx::{No, Tx};
 use crate::store::{Store, lock};
 
 /// One open gate. Cheap to clone; all clones are the same instance.

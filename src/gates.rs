@@ -91,7 +91,11 @@ pub(crate) fn report(row: &PlanRow, attempt: u32, claim_token: &str, report: Rep
         State::Executed if report == Report::Executed && (same_claim || (row.purged && row.attempt == attempt)) => {
             Verdict::Already
         }
-        State::Previewed | State::AwaitingApproval | State::Approved if report == Report::Failed && same_claim => {
+        // Of the states below, a claim that is still known led to them by confirm_failed alone: a settled one is
+        // forgotten.
+        State::Previewed | State::AwaitingApproval | State::Approved | State::Rejected | State::Expired
+            if report == Report::Failed && same_claim =>
+        {
             Verdict::Already
         }
         _ => Verdict::Refuse(Code::NotExecuting),

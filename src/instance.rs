@@ -35,7 +35,8 @@ impl Instance {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::from_io("cannot create", &directory, &error)),
         }
-        let seen = std::fs::symlink_metadata(&directory).map_err(|e| Error::from_io("cannot look at", &directory, &e))?;
+        let seen =
+            std::fs::symlink_metadata(&directory).map_err(|e| Error::from_io("cannot look at", &directory, &e))?;
         if !seen.is_dir() || seen.uid() != rustix::process::geteuid().as_raw() || seen.mode() & 0o022 != 0 {
             return Err(Error::unsupported(format!(
                 "{} must be a directory of this user that nobody else can write to: chmod 700 it",

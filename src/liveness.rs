@@ -67,7 +67,11 @@ mod tests {
                         | (Free, None, false)
                         | (_, Some(false), false) => Liveness::Unknown,
                     };
-                    assert_eq!(decide(Observed { same_boot, same_host, lock }), expected, "{lock:?} {same_boot:?} {same_host}");
+                    assert_eq!(
+                        decide(Observed { same_boot, same_host, lock }),
+                        expected,
+                        "{lock:?} {same_boot:?} {same_host}"
+                    );
                 }
             }
         }

@@ -251,7 +251,7 @@ impl Operator {
                 schema_version: reader.pragma("user_version")?.parse().unwrap_or(0),
                 journal_mode: reader.pragma("journal_mode")?,
                 synchronous: reader.pragma("synchronous")?,
-                file_bytes: file.size(),
+                file_bytes: file.size,
                 wal_bytes,
                 previewed: 0,
                 awaiting_approval: 0,
@@ -344,7 +344,7 @@ impl Audit<'_> {
     /// # Errors
     /// Storage errors.
     pub fn head(&self) -> Result<Head> {
-        self.inner.read(Reader::audit_head)
+        self.inner.read(|reader| reader.audit_head())
     }
 
     /// Walks the whole chain, replays it through the transition table, and compares it with the plans. With a head that
@@ -369,6 +369,6 @@ impl Audit<'_> {
     /// # Errors
     /// As for [`verify`](Audit::verify).
     pub fn verify_with(&self, head: Option<&Head>, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
-        verify::verify(|f| self.inner.read(f), head, progress)
+        verify::verify(|f| self.inner.read(|reader| f(reader)), head, progress)
     }
 }

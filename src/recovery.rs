@@ -87,7 +87,11 @@ impl Inner {
     pub(crate) fn owner(&self, reader: &Reader<'_>, token: &str, attempt: u32, owner: Option<&str>) -> Result<Owner> {
         Ok(match owner {
             Some(owner) if owner == self.instance.id => {
-                if self.works_on(token, attempt) { Owner::OwnAtWork } else { Owner::OwnIdle }
+                if self.works_on(token, attempt) {
+                    Owner::OwnAtWork
+                } else {
+                    Owner::OwnIdle
+                }
             }
             Some(owner) => Owner::Other(self.instance.liveness(reader.instance(owner)?.as_ref())),
             None => Owner::Other(Liveness::Unknown),
@@ -99,7 +103,7 @@ impl Inner {
 pub(crate) fn recover(inner: &Inner, actor: &Actor) -> Result<RecoveryReport> {
     let started = Instant::now();
     let mut report = RecoveryReport::default();
-    let stuck = inner.read(Reader::stuck_keys)?;
+    let stuck = inner.read(|reader| reader.stuck_keys())?;
     let mut owners: HashMap<String, Liveness> = HashMap::new();
     for key in stuck {
         let token = PlanToken::from_stored(&key.plan_token);
@@ -172,7 +176,9 @@ fn recover_one(inner: &Inner, actor: &Actor, key: &StuckKey, left: Duration) -> 
             return Ok(Ok(None));
         }
         // An adopt may have put it into somebody's hands between the question and this transaction.
-        if key.executing && inner.owner(tx, &row.plan_token, row.attempt, row.instance_id.as_deref())? == Owner::OwnAtWork {
+        if key.executing
+            && inner.owner(tx, &row.plan_token, row.attempt, row.instance_id.as_deref())? == Owner::OwnAtWork
+        {
             return Ok(Ok(None));
         }
         settle_row(tx, &mut row, &outcome, &evidence)?;
@@ -246,7 +252,7 @@ fn settle_row(tx: &mut Tx<'_>, row: &mut PlanRow, outcome: &Outcome, evidence: &
 /// Removes the rows and lock files of dead instances that own no executing plan.
 fn forget_dead_instances(inner: &Inner, actor: &Actor) -> Result<u64> {
     let mut removed = 0;
-    for instance in inner.read(Reader::instances)? {
+    for instance in inner.read(|reader| reader.instances())? {
         let id = &instance.instance_id;
         if *id == inner.instance.id || inner.instance.liveness(Some(&instance)) != Liveness::Dead {
             continue;

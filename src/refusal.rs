@@ -88,12 +88,16 @@ impl RefusalCode {
             Self::UnknownToken => "Use the plan_token that create returned to this caller.",
             Self::PlanExpired => "Preview the write again and create a new plan.",
             Self::PlanUsed => "Nothing is left to do. For another write, create a new plan.",
-            Self::PlanMismatch => "Redeem the token with the tool and the payload that were planned, or create a new plan.",
+            Self::PlanMismatch => {
+                "Redeem the token with the tool and the payload that were planned, or create a new plan."
+            }
             Self::DataDigestMismatch => "Preview the write again on the present data and create a new plan.",
             Self::AwaitingApproval => "Wait until a reviewer has approved the plan, then call again.",
             Self::PlanRejected => "Do not propose this write again unless the person who rejected it asks for it.",
             Self::NotExecuting => "Read the plan: its state says what became of it.",
-            Self::AlreadyExecuting => "Do not run it. Wait, or have an operator reconcile or settle it once its owner is gone.",
+            Self::AlreadyExecuting => {
+                "Do not run it. Wait, or have an operator reconcile or settle it once its owner is gone."
+            }
             Self::NoReconcile => "Settle the plan by hand, or open the gate with a reconcile hook.",
             Self::IdempotencyConflict => "Use a new idempotency key for a new write.",
             Self::ApprovalMismatch => "Load the plan again, read it, and decide on the seal that it shows.",

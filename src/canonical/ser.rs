@@ -21,11 +21,7 @@ const RAW_VALUE_STRUCT: &str = "$serde_json::private::RawValue";
 
 /// Writes one value. An error is also recorded in the writer, so a caller that swallows it gains nothing.
 pub(super) fn write_value<T: Serialize + ?Sized>(writer: &mut Writer, value: &T) -> Result<()> {
-    value
-        .serialize(ValueSerializer {
-            writer: &mut *writer,
-        })
-        .map_err(|error| writer.fail(error))
+    value.serialize(ValueSerializer { writer: &mut *writer }).map_err(|error| writer.fail(error))
 }
 
 struct ValueSerializer<'w> {
@@ -44,21 +40,12 @@ impl<'w> ValueSerializer<'w> {
 
     fn open_array(self, wrapper: Wrapper) -> Result<ArraySerializer<'w>> {
         self.writer.open_array()?;
-        Ok(ArraySerializer {
-            writer: self.writer,
-            empty: true,
-            wrapper,
-        })
+        Ok(ArraySerializer { writer: self.writer, empty: true, wrapper })
     }
 
     fn open_object(self, wrapper: Wrapper) -> Result<ObjectSerializer<'w>> {
         let frame = self.writer.open_object()?;
-        Ok(ObjectSerializer {
-            writer: self.writer,
-            frame,
-            key_waits: false,
-            wrapper,
-        })
+        Ok(ObjectSerializer { writer: self.writer, frame, key_waits: false, wrapper })
     }
 }
 
@@ -171,20 +158,11 @@ impl<'w> Serializer for ValueSerializer<'w> {
         self.serialize_unit()
     }
 
-    fn serialize_unit_variant(
-        self,
-        _name: &'static str,
-        _index: u32,
-        variant: &'static str,
-    ) -> Result<()> {
+    fn serialize_unit_variant(self, _name: &'static str, _index: u32, variant: &'static str) -> Result<()> {
         self.serialize_str(variant)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(
-        self,
-        _name: &'static str,
-        value: &T,
-    ) -> Result<()> {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _name: &'static str, value: &T) -> Result<()> {
         value.serialize(self)
     }
 
@@ -208,11 +186,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
         self.open_array(None)
     }
 
-    fn serialize_tuple_struct(
-        self,
-        _name: &'static str,
-        _len: usize,
-    ) -> Result<ArraySerializer<'w>> {
+    fn serialize_tuple_struct(self, _name: &'static str, _len: usize) -> Result<ArraySerializer<'w>> {
         self.open_array(None)
     }
 
@@ -237,11 +211,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
             RAW_VALUE_STRUCT => Role::Raw,
             _ => return self.open_object(None).map(StructSerializer::Object),
         };
-        Ok(StructSerializer::JsonText {
-            writer: self.writer,
-            name,
-            role: Some(role),
-        })
+        Ok(StructSerializer::JsonText { writer: self.writer, name, role: Some(role) })
     }
 
     fn serialize_struct_variant(
@@ -252,8 +222,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
         _len: usize,
     ) -> Result<StructSerializer<'w>> {
         let wrapper = self.open_variant(variant)?;
-        self.open_object(Some(wrapper))
-            .map(StructSerializer::Object)
+        self.open_object(Some(wrapper)).map(StructSerializer::Object)
     }
 }
 
@@ -274,8 +243,7 @@ impl ArraySerializer<'_> {
 
     fn close(self) -> Result<()> {
         self.writer.close_array();
-        self.wrapper
-            .map_or(Ok(()), |wrapper| self.writer.close_object(wrapper))
+        self.wrapper.map_or(Ok(()), |wrapper| self.writer.close_object(wrapper))
     }
 }
 
@@ -311,16 +279,13 @@ pub(super) struct ObjectSerializer<'w> {
 
 impl ObjectSerializer<'_> {
     fn field<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<()> {
-        self.writer
-            .key(&mut self.frame, key)
-            .map_err(|error| self.writer.fail(error))?;
+        self.writer.key(&mut self.frame, key).map_err(|error| self.writer.fail(error))?;
         write_value(self.writer, value)
     }
 
     fn close(self) -> Result<()> {
         self.writer.close_object(self.frame)?;
-        self.wrapper
-            .map_or(Ok(()), |wrapper| self.writer.close_object(wrapper))
+        self.wrapper.map_or(Ok(()), |wrapper| self.writer.close_object(wrapper))
     }
 
     /// Holds a hand-written `Serialize` to keys and values in turn.
@@ -328,11 +293,7 @@ impl ObjectSerializer<'_> {
         if self.key_waits == expected {
             return Ok(());
         }
-        let message = if expected {
-            "a map gave a value without a key"
-        } else {
-            "a map gave a key without a value"
-        };
+        let message = if expected { "a map gave a value without a key" } else { "a map gave a key without a value" };
         Err(self.writer.fail(CanonicalError::serialize(message)))
     }
 }
@@ -343,12 +304,8 @@ impl ser::SerializeMap for ObjectSerializer<'_> {
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<()> {
         self.expect_key_waits(false)?;
-        let text_only = TextOnly {
-            writer: &mut *self.writer,
-            role: Role::Key(&mut self.frame),
-        };
-        key.serialize(text_only)
-            .map_err(|error| self.writer.fail(error))?;
+        let text_only = TextOnly { writer: &mut *self.writer, role: Role::Key(&mut self.frame) };
+        key.serialize(text_only).map_err(|error| self.writer.fail(error))?;
         self.key_waits = true;
         Ok(())
     }
@@ -382,9 +339,7 @@ impl StructSerializer<'_> {
             Self::JsonText { writer, name, role } => {
                 let result = match role.take() {
                     Some(role) if key == *name => value.serialize(TextOnly { writer, role }),
-                    _ => Err(CanonicalError::serialize(
-                        "a JSON text has other fields than its own",
-                    )),
+                    _ => Err(CanonicalError::serialize("a JSON text has other fields than its own")),
                 };
                 result.map_err(|error| writer.fail(error))
             }
@@ -395,9 +350,7 @@ impl StructSerializer<'_> {
         match self {
             Self::Object(object) => object.close(),
             Self::JsonText { role: None, .. } => Ok(()),
-            Self::JsonText { role: Some(_), .. } => {
-                Err(CanonicalError::serialize("a JSON text has no text"))
-            }
+            Self::JsonText { role: Some(_), .. } => Err(CanonicalError::serialize("a JSON text has no text")),
         }
     }
 }
@@ -406,11 +359,7 @@ impl ser::SerializeStruct for StructSerializer<'_> {
     type Ok = ();
     type Error = Box<CanonicalError>;
 
-    fn serialize_field<T: Serialize + ?Sized>(
-        &mut self,
-        key: &'static str,
-        value: &T,
-    ) -> Result<()> {
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<()> {
         self.field(key, value)
     }
 
@@ -423,11 +372,7 @@ impl ser::SerializeStructVariant for StructSerializer<'_> {
     type Ok = ();
     type Error = Box<CanonicalError>;
 
-    fn serialize_field<T: Serialize + ?Sized>(
-        &mut self,
-        key: &'static str,
-        value: &T,
-    ) -> Result<()> {
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<()> {
         self.field(key, value)
     }
 

@@ -36,19 +36,15 @@ pub(super) fn clean_prefix(bytes: &[u8]) -> usize {
         clean += block.len();
     }
     let rest = &bytes[clean..];
-    clean
-        + rest
-            .iter()
-            .position(|&byte| dirty(byte))
-            .unwrap_or(rest.len())
+    clean + rest.iter().position(|&byte| dirty(byte)).unwrap_or(rest.len())
 }
 
 fn escape(byte: u8) -> &'static str {
     const CONTROLS: [&str; 32] = [
-        "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007",
-        "\\b", "\\t", "\\n", "\\u000b", "\\f", "\\r", "\\u000e", "\\u000f", "\\u0010", "\\u0011",
-        "\\u0012", "\\u0013", "\\u0014", "\\u0015", "\\u0016", "\\u0017", "\\u0018", "\\u0019",
-        "\\u001a", "\\u001b", "\\u001c", "\\u001d", "\\u001e", "\\u001f",
+        "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007", "\\b", "\\t", "\\n",
+        "\\u000b", "\\f", "\\r", "\\u000e", "\\u000f", "\\u0010", "\\u0011", "\\u0012", "\\u0013", "\\u0014",
+        "\\u0015", "\\u0016", "\\u0017", "\\u0018", "\\u0019", "\\u001a", "\\u001b", "\\u001c", "\\u001d", "\\u001e",
+        "\\u001f",
     ];
     match byte {
         b'"' => "\\\"",
@@ -86,11 +82,7 @@ impl Iterator for Unescaped<'_> {
 }
 
 fn hex_value(digit: u8) -> u8 {
-    if digit.is_ascii_digit() {
-        digit - b'0'
-    } else {
-        digit - b'a' + 10
-    }
+    if digit.is_ascii_digit() { digit - b'0' } else { digit - b'a' + 10 }
 }
 
 #[cfg(test)]

@@ -59,16 +59,9 @@ impl Writer {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        debug_assert_eq!(
-            self.depth, 0,
-            "every container that was opened is closed, or an error was recorded"
-        );
+        debug_assert_eq!(self.depth, 0, "every container that was opened is closed, or an error was recorded");
         // Punctuation is written unchecked between checked writes.
-        if self.out.len() > self.limits.max_bytes {
-            Err(self.too_big())
-        } else {
-            Ok(self.out)
-        }
+        if self.out.len() > self.limits.max_bytes { Err(self.too_big()) } else { Ok(self.out) }
     }
 
     /// Records an error and passes it on.
@@ -133,11 +126,7 @@ impl Writer {
     pub(super) fn open_object(&mut self) -> Result<ObjectFrame> {
         self.descend()?;
         self.raw("{")?;
-        Ok(ObjectFrame {
-            start: self.out.len(),
-            first_key: self.keys.len(),
-            sorted: true,
-        })
+        Ok(ObjectFrame { start: self.out.len(), first_key: self.keys.len(), sorted: true })
     }
 
     pub(super) fn key(&mut self, frame: &mut ObjectFrame, text: &str) -> Result<()> {
@@ -157,18 +146,8 @@ impl Writer {
     }
 
     /// Ends a key whose characters are written. `escaped` may be true without need, not false.
-    pub(super) fn close_key(
-        &mut self,
-        frame: &mut ObjectFrame,
-        start: usize,
-        escaped: bool,
-    ) -> Result<()> {
-        let key = Key {
-            start,
-            end: self.out.len(),
-            value_end: 0,
-            escaped,
-        };
+    pub(super) fn close_key(&mut self, frame: &mut ObjectFrame, start: usize, escaped: bool) -> Result<()> {
+        let key = Key { start, end: self.out.len(), value_end: 0, escaped };
         self.out.push_str("\":");
         if frame.sorted
             && let Some(last) = self.keys[frame.first_key..].last()
@@ -203,10 +182,7 @@ impl Writer {
         }
         let out = &mut self.out;
         keys.sort_unstable_by(|a, b| a.order(b, out));
-        if let Some(pair) = keys
-            .windows(2)
-            .find(|pair| pair[0].order(&pair[1], out) == Ordering::Equal)
-        {
+        if let Some(pair) = keys.windows(2).find(|pair| pair[0].order(&pair[1], out) == Ordering::Equal) {
             return Err(pair[0].duplicate(out));
         }
         self.scratch.clear();
@@ -223,9 +199,7 @@ impl Writer {
 
     fn descend(&mut self) -> Result<()> {
         if self.depth == self.limits.max_depth {
-            return Err(Box::new(CanonicalError::TooDeep {
-                limit: self.limits.max_depth,
-            }));
+            return Err(Box::new(CanonicalError::TooDeep { limit: self.limits.max_depth }));
         }
         self.depth += 1;
         Ok(())
@@ -250,9 +224,7 @@ impl Writer {
 
     #[cold]
     fn too_big(&self) -> Box<CanonicalError> {
-        Box::new(CanonicalError::TooBig {
-            limit: self.limits.max_bytes,
-        })
+        Box::new(CanonicalError::TooBig { limit: self.limits.max_bytes })
     }
 }
 
@@ -264,9 +236,7 @@ impl Key {
     fn order(&self, other: &Self, out: &str) -> Ordering {
         let (mine, theirs) = (self.bytes(out), other.bytes(out));
         if self.escaped || other.escaped {
-            return Unescaped(mine)
-                .map(utf16_rank)
-                .cmp(Unescaped(theirs).map(utf16_rank));
+            return Unescaped(mine).map(utf16_rank).cmp(Unescaped(theirs).map(utf16_rank));
         }
         match mine.iter().zip(theirs).find(|(a, b)| a != b) {
             Some((&a, &b)) => utf16_rank(a).cmp(&utf16_rank(b)),
@@ -287,9 +257,5 @@ impl Key {
 /// before U+E000 to U+FFFF (lead bytes EE and EF). Ranking EE and EF above F4 swaps the two groups; no continuation
 /// byte is that large.
 fn utf16_rank(byte: u8) -> u8 {
-    if matches!(byte, 0xEE | 0xEF) {
-        byte + 0x10
-    } else {
-        byte
-    }
+    if matches!(byte, 0xEE | 0xEF) { byte + 0x10 } else { byte }
 }

@@ -30,7 +30,9 @@ impl HeadFile {
             .mode(0o600)
             .open(directory.join("head"));
         if let Err(error) = &file {
-            crate::report::problem(&format!("the head file cannot be opened ({error}); an older copy put over the database is noticed only while a gate is open"));
+            crate::report::problem(&format!(
+                "the head file cannot be opened ({error}); an older copy put over the database is noticed only while a gate is open"
+            ));
         }
         Self { file: file.ok(), store_id }
     }

@@ -33,13 +33,14 @@ use std::time::Instant;
 use crate::audit::{AuditEvent, AuditSink};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::failpoint::hit;
 use crate::names::{Actor, Channel};
 use crate::refusal::RefusalCode;
 use fs_check::FileStat;
 use head_file::HeadFile;
 use pool::{Conn, OpenOptions, PooledConn, Pools};
-use sql_error::sql_error;
 use read::Reader;
+use sql_error::sql_error;
 use tx::{Draft, No, Seen, Tx};
 
 /// The open file, with what a gate remembers of it.
@@ -142,11 +143,7 @@ impl Store {
 
     /// Runs one transaction of `actor`. A refusal is written as its `refused` row and committed; an error rolls
     /// everything back. The first error is the answer, whatever a rollback says after it.
-    pub(crate) fn write<T>(
-        &self,
-        actor: &Actor,
-        f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<T> {
+    pub(crate) fn write<T>(&self, actor: &Actor, f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>) -> Result<T> {
         self.check_process()?;
         let started = Instant::now();
         let mut conn = self.pools.writer(started)?;
@@ -227,6 +224,7 @@ impl Store {
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
     ) -> Result<(Result<T, No>, Vec<AuditEvent>)> {
+        hit("before_begin");
         let sql = conn.begin_immediate(started)?;
         // The clock is read under the lock: times follow the order of the commits.
         let mut tx = Tx::begin(&sql, self.now(), &self.instance_id, actor, started)?;
@@ -238,7 +236,9 @@ impl Store {
             tx.refused(no)?;
         }
         let (seen, events) = tx.finish();
+        hit("before_commit");
         sql.commit().map_err(|error| sql_error::commit_error(error, started))?;
+        hit("after_commit");
         if let (Some(file), Some(seen), false) = (self.head_file.get(), &seen, events.is_empty()) {
             file.write(seen);
         }
@@ -285,4 +285,9 @@ pub(crate) fn unknown_token(token: &str) -> No {
 
 pub(crate) fn map_sql<T>(result: rusqlite::Result<T>, started: Instant) -> Result<T> {
     result.map_err(|error| sql_error(error, started))
+}
+
+/// The SQLite that is linked.
+pub(crate) fn sqlite_version() -> &'static str {
+    rusqlite::version()
 }

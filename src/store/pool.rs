@@ -115,6 +115,16 @@ impl Pools {
         fs_check::stat(&self.path)
     }
 
+    /// The size of the write-ahead log now; 0 where there is none.
+    pub(crate) fn wal_bytes(&self) -> Result<u64> {
+        let path = fs_check::with_suffix(&self.path, "-wal");
+        match std::fs::symlink_metadata(&path) {
+            Ok(seen) => Ok(seen.len()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(Error::from_io("cannot look at", &path, &error)),
+        }
+    }
+
     /// The one writing connection. Waits in the queue of this process, at most until the deadline counted from
     /// `started`.
     pub(crate) fn writer(&self, started: Instant) -> Result<PooledConn> {

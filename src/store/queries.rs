@@ -21,7 +21,6 @@ macro_rules! full_columns {
 
 pub(super) const PLAN_CORE: &str = concat!("SELECT ", core_columns!(), " FROM plans WHERE plan_token = :plan_token");
 pub(super) const PLAN_FULL: &str = concat!("SELECT ", full_columns!(), " FROM plans WHERE plan_token = :plan_token");
-pub(super) const PLAN_EXTRA: &str = "SELECT extra FROM plans WHERE plan_token = :plan_token";
 pub(super) const PLAN_BY_KEY: &str = concat!(
     "SELECT ",
     full_columns!(),
@@ -105,7 +104,6 @@ DELETE FROM approvals WHERE plan_token =
 pub(super) const PLAN_PURGE: &str = "
 DELETE FROM plans
  WHERE rowid = :rowid AND settled_at < :before AND state IN ('executed', 'failed', 'rejected', 'expired')";
-pub(super) const PLANS_COUNT: &str = "SELECT count(*) FROM plans";
 pub(super) const PLANS_BY_LIVE_STATE: &str = "
 SELECT state, count(*) FROM plans
  WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain') GROUP BY state";
@@ -117,6 +115,10 @@ SELECT plan_token FROM plans
 pub(super) const TOMBSTONES_WITHOUT_AUDIT: &str = "
 SELECT plan_token FROM tombstones
  WHERE NOT EXISTS (SELECT 1 FROM audit_events a WHERE a.plan_token = tombstones.plan_token) LIMIT 1";
+
+pub(super) const APPROVALS_WITHOUT_PLAN: &str = "
+SELECT plan_token FROM approvals
+ WHERE NOT EXISTS (SELECT 1 FROM plans p WHERE p.plan_token = approvals.plan_token) LIMIT 1";
 
 // approvals
 
@@ -166,18 +168,11 @@ pub(super) const AUDIT_INSERT: &str = concat!(
 );
 pub(super) const AUDIT_HEAD: &str = "SELECT seq, hash FROM audit_events ORDER BY seq DESC LIMIT 1";
 pub(super) const AUDIT_HASH_AT: &str = "SELECT hash FROM audit_events WHERE seq = :seq";
-pub(super) const AUDIT_STORE_ID: &str =
-    "SELECT detail FROM audit_events WHERE seq = 1 AND event = 'store_created'";
-pub(super) const AUDIT_OF_PLAN: &str = concat!(
-    "SELECT ",
-    audit_columns!(),
-    " FROM audit_events WHERE plan_token = :plan_token ORDER BY seq"
-);
-pub(super) const AUDIT_AFTER: &str = concat!(
-    "SELECT ",
-    audit_columns!(),
-    " FROM audit_events WHERE seq > :after ORDER BY seq LIMIT :limit"
-);
+pub(super) const AUDIT_STORE_ID: &str = "SELECT detail FROM audit_events WHERE seq = 1 AND event = 'store_created'";
+pub(super) const AUDIT_OF_PLAN: &str =
+    concat!("SELECT ", audit_columns!(), " FROM audit_events WHERE plan_token = :plan_token ORDER BY seq");
+pub(super) const AUDIT_AFTER: &str =
+    concat!("SELECT ", audit_columns!(), " FROM audit_events WHERE seq > :after ORDER BY seq LIMIT :limit");
 
 // instances
 

@@ -9,7 +9,6 @@ use super::queries as q;
 use super::rows::{self, FullRow, InstanceRow, PlanRow};
 use super::tx::Seen;
 use crate::audit::{AuditEvent, AuditQuery, Head};
-use crate::canonical::CanonicalJson;
 use crate::clock::utc;
 use crate::error::{Error, Result};
 use crate::lifecycle::State;
@@ -47,6 +46,10 @@ impl Reader<'_> {
         Ok(row.filter(|row| caller.is_none_or(|caller| caller.eq_ignore_ascii_case(&row.caller))))
     }
 
+    pub(super) fn tombstone(&self, token: &str) -> Result<Option<PlanRow>> {
+        self.one(q::TOMBSTONE, named_params! {":plan_token": token}, PlanRow::read_tombstone)?.transpose()
+    }
+
     pub(crate) fn full_by_key(&self, caller: &str, tool: &str, key: &str) -> Result<Option<FullRow>> {
         let params = named_params! {":caller": caller, ":tool": tool, ":key": key};
         self.one(q::PLAN_BY_KEY, params, FullRow::read)?.transpose()
@@ -61,7 +64,12 @@ impl Reader<'_> {
         self.one(q::TOMBSTONE_BY_KEY, params, PlanRow::read_tombstone)?.transpose()
     }
 
-    pub(crate) fn earlier_rejection(&self, tool: &str, fingerprint: &str, except: &str) -> Result<Option<EarlierRejection>> {
+    pub(crate) fn earlier_rejection(
+        &self,
+        tool: &str,
+        fingerprint: &str,
+        except: &str,
+    ) -> Result<Option<EarlierRejection>> {
         let params = named_params! {":tool": tool, ":fingerprint": fingerprint, ":except": except};
         self.one(q::TOMBSTONE_REJECTED, params, rows::earlier_rejection)
     }
@@ -90,12 +98,6 @@ impl Reader<'_> {
         self.all(q::PLANS_OVERDUE, params, PlanRow::read)?.into_iter().collect()
     }
 
-    pub(crate) fn extra(&self, token: &str) -> Result<Option<CanonicalJson>> {
-        let extra: Option<Option<String>> =
-            self.one(q::PLAN_EXTRA, named_params! {":plan_token": token}, |row| row.get("extra"))?;
-        Ok(extra.flatten().map(CanonicalJson::from_stored))
-    }
-
     pub(super) fn audit_hash_at(&self, seq: i64) -> Result<Option<String>> {
         self.one(q::AUDIT_HASH_AT, named_params! {":seq": seq}, |row| row.get("hash"))
     }
@@ -122,7 +124,8 @@ impl Reader<'_> {
     /// Plans that wait, soonest-expiring first; those past their time are left out.
     pub(crate) fn pending(&self, limit: u32) -> Result<Listing<PendingPlan>> {
         let params = named_params! {":now": self.now, ":limit": limit};
-        let rows: Vec<FullRow> = self.all(q::PLANS_PENDING, params, FullRow::read)?.into_iter().collect::<Result<_>>()?;
+        let rows: Vec<FullRow> =
+            self.all(q::PLANS_PENDING, params, FullRow::read)?.into_iter().collect::<Result<_>>()?;
         let items = rows.into_iter().map(|full| self.pending_plan(full)).collect::<Result<_>>()?;
         let total = self.count(q::PLANS_PENDING_TOTAL, named_params! {":now": self.now})?;
         Ok(Listing { items, total })
@@ -173,7 +176,7 @@ impl Reader<'_> {
     }
 
     pub(crate) fn live_counts(&self) -> Result<Vec<(String, u64)>> {
-        self.all(q::PLANS_BY_LIVE_STATE, &[], |row| Ok((row.get(0)?, row.get(1)?)))
+        self.all(q::PLANS_BY_LIVE_STATE, &[], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned())))
     }
 
     pub(crate) fn oldest_executing(&self) -> Result<Option<i64>> {
@@ -199,7 +202,8 @@ impl Reader<'_> {
     }
 
     pub(crate) fn count(&self, statement: &str, params: &[(&str, &dyn ToSql)]) -> Result<u64> {
-        Ok(self.one(statement, params, |row| row.get(0))?.unwrap_or(0))
+        let count: i64 = self.one(statement, params, |row| row.get(0))?.unwrap_or(0);
+        Ok(count.cast_unsigned())
     }
 
     /// A plan's audit rows.
@@ -281,5 +285,4 @@ impl Reader<'_> {
         let rows = self.sql.prepare_cached(statement).and_then(|mut s| s.query_map(params, read)?.collect());
         map_sql(rows, self.started)
     }
-
 }

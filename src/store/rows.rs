@@ -6,11 +6,11 @@ use crate::audit::AuditEvent;
 use crate::canonical::CanonicalJson;
 use crate::clock::utc;
 use crate::error::{Error, Result};
+use crate::escape::visible;
 use crate::lifecycle::State;
 use crate::names::PlanToken;
 use crate::plan::{EarlierRejection, Plan};
 use crate::refusal::{Refusal, RefusalCode, RefusedPlan};
-use crate::escape::visible;
 use crate::seal::{Seal, SealFields};
 
 /// A plan without its wide columns; or, after a purge, what its tombstone still says of it.
@@ -293,5 +293,8 @@ pub(super) fn token(text: &str) -> PlanToken {
 }
 
 fn unknown(plan_token: &str, what: &str) -> Error {
-    Error::corrupt(format!("the {what} of plan {}… is not one that this version knows", visible(plan_token.get(..8).unwrap_or(""))))
+    Error::corrupt(format!(
+        "the {what} of plan {}… is not one that this version knows",
+        visible(plan_token.get(..8).unwrap_or(""))
+    ))
 }

@@ -11,6 +11,7 @@ use super::rows::{FullRow, PlanRow};
 use super::tx::{Draft, Tx};
 use crate::canonical::CanonicalJson;
 use crate::error::{Error, Result};
+use crate::failpoint::hit;
 use crate::lifecycle::{self, Event};
 use crate::plan::PreparedRedeem;
 
@@ -62,13 +63,16 @@ impl Tx<'_> {
                 ":extra": new.extra.map(CanonicalJson::as_str),
             },
         )?;
+        hit("after_update");
         self.audit(Draft {
             from_state: None,
             reason: row.reason.clone(),
             detail: Some(row.seal.clone()),
             preview_count: row.preview_count,
             ..Draft::unchanged(row.state.as_str(), row)
-        })
+        })?;
+        hit("after_audit");
+        Ok(())
     }
 
     /// The claim: one conditional UPDATE that holds every gate. `None`: some gate refused; nothing changed.
@@ -76,7 +80,12 @@ impl Tx<'_> {
     /// # Errors
     /// `corrupt` when the stored payload or the row does not match its fingerprint or seal: the caller's transaction
     /// rolls back, and nothing runs.
-    pub(crate) fn claim(&mut self, redeem: &PreparedRedeem, caller: &str, claim_token: &str) -> Result<Option<FullRow>> {
+    pub(crate) fn claim(
+        &mut self,
+        redeem: &PreparedRedeem,
+        caller: &str,
+        claim_token: &str,
+    ) -> Result<Option<FullRow>> {
         let fingerprint = redeem.fingerprint.map(|fingerprint| fingerprint.to_string());
         let params = named_params! {
             ":plan_token": redeem.token, ":caller": caller, ":tool": redeem.tool, ":fingerprint": fingerprint,
@@ -85,10 +94,12 @@ impl Tx<'_> {
         };
         // Always query_row: execute() on a statement with RETURNING errs and applies the change.
         let Some(full) = self.one(q::PLAN_CLAIM, params, FullRow::read)?.transpose()? else { return Ok(None) };
+        hit("after_update");
         check_integrity(&full)?;
         // A claim keeps gated: an approved plan was claimed exactly when it is gated.
         let from = if full.core.gated { lifecycle::State::Approved } else { lifecycle::State::Previewed };
         self.audit(Draft { from_state: Some(from), ..Draft::unchanged(Event::Executing.as_str(), &full.core) })?;
+        hit("after_audit");
         Ok(Some(full))
     }
 
@@ -132,6 +143,7 @@ impl Tx<'_> {
         if changed != 1 {
             return Err(Error::corrupt(format!("a transition of one plan changed {changed} rows")));
         }
+        hit("after_update");
         self.audit(Draft {
             from_state: Some(from),
             code: event.code(),
@@ -140,6 +152,7 @@ impl Tx<'_> {
             duration_us: change.duration_us,
             ..Draft::unchanged(event.as_str(), row)
         })?;
+        hit("after_audit");
         if to.is_terminal() {
             self.bury(row)?;
         }
@@ -173,7 +186,9 @@ impl Tx<'_> {
 pub(crate) fn check_integrity(full: &FullRow) -> Result<()> {
     let short = full.core.plan_token.get(..8).unwrap_or("");
     if full.payload.fingerprint().to_string() != full.core.fingerprint {
-        return Err(Error::corrupt(format!("the payload of plan {short}… does not match its fingerprint; it was not run")));
+        return Err(Error::corrupt(format!(
+            "the payload of plan {short}… does not match its fingerprint; it was not run"
+        )));
     }
     if full.core.seal_fields(full.extra.as_ref()).seal().as_str() != full.core.seal {
         return Err(Error::corrupt(format!("plan {short}… does not match its seal; it was not run")));
