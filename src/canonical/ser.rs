@@ -359,6 +359,16 @@ impl ser::SerializeMap for ObjectSerializer<'_> {
         write_value(self.writer, value)
     }
 
+    fn serialize_entry<K: Serialize + ?Sized, V: Serialize + ?Sized>(
+        &mut self,
+        key: &K,
+        value: &V,
+    ) -> Result<()> {
+        self.serialize_key(key)?;
+        self.key_waits = false;
+        write_value(self.writer, value)
+    }
+
     fn end(mut self) -> Result<()> {
         self.expect_key_waits(false)?;
         self.close()

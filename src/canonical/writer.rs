@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use super::Limits;
 use super::error::{CanonicalError, Result};
 use super::number::Number;
-use super::string::{Unescaped, pieces};
+use super::string::{Unescaped, clean_prefix, pieces};
 
 pub(super) struct Writer {
     out: String,
@@ -34,6 +34,9 @@ pub(super) struct ObjectFrame {
 
 /// A key in the buffer, with the value that follows it.
 struct Key {
+    /// The first eight bytes in the order of keys, padded with zeros: it decides most comparisons. A tie decides
+    /// nothing, since a zero may also be a character of the key.
+    rank: u64,
     /// Offset of the opening quote.
     start: usize,
     /// Offset after the last character of the key, before the closing quote.
@@ -90,6 +93,7 @@ impl Writer {
         }
     }
 
+    #[inline]
     pub(super) fn string(&mut self, text: &str) -> Result<()> {
         self.out.push('"');
         self.escape(text)?;
@@ -143,10 +147,11 @@ impl Writer {
     pub(super) fn key(&mut self, frame: &mut ObjectFrame, text: &str) -> Result<()> {
         let start = self.open_key(frame);
         let escaped = self.escape(text)?;
-        self.close_key(frame, start, escaped)
+        self.close_key(frame, start, if escaped { None } else { Some(text) })
     }
 
     /// Writes what precedes a key's characters; returns the offset that `close_key` wants.
+    #[inline]
     pub(super) fn open_key(&mut self, frame: &ObjectFrame) -> usize {
         if self.keys.len() > frame.first_key {
             self.out.push(',');
@@ -156,18 +161,26 @@ impl Writer {
         start
     }
 
-    /// Ends a key whose characters are written. `escaped` may be true without need, not false.
+    /// Ends a key whose characters are written. `clean` is the key if nothing in it needed escaping; it is wanted
+    /// because reading back what was written a moment ago is slow.
+    #[inline]
     pub(super) fn close_key(
         &mut self,
         frame: &mut ObjectFrame,
         start: usize,
-        escaped: bool,
+        clean: Option<&str>,
     ) -> Result<()> {
+        let end = self.out.len();
+        let rank = match clean {
+            Some(text) => rank(text.as_bytes()),
+            None => rank_escaped(&self.out.as_bytes()[start + 1..end]),
+        };
         let key = Key {
+            rank,
             start,
-            end: self.out.len(),
+            end,
             value_end: 0,
-            escaped,
+            escaped: clean.is_none(),
         };
         self.out.push_str("\":");
         if frame.sorted
@@ -232,14 +245,18 @@ impl Writer {
     }
 
     /// Writes the inside of a string; true if anything needed escaping.
+    #[inline]
     fn escape(&mut self, text: &str) -> Result<bool> {
-        let start = self.out.len();
+        if clean_prefix(text.as_bytes()) == text.len() {
+            return self.raw(text).map(|()| false);
+        }
         for piece in pieces(text) {
             self.raw(piece)?;
         }
-        Ok(self.out.len() - start > text.len())
+        Ok(true)
     }
 
+    #[inline]
     fn raw(&mut self, text: &str) -> Result<()> {
         if text.len() > self.limits.max_bytes.saturating_sub(self.out.len()) {
             return Err(self.too_big());
@@ -261,7 +278,14 @@ impl Key {
         &out.as_bytes()[self.start + 1..self.end]
     }
 
+    #[inline]
     fn order(&self, other: &Self, out: &str) -> Ordering {
+        self.rank
+            .cmp(&other.rank)
+            .then_with(|| self.full_order(other, out))
+    }
+
+    fn full_order(&self, other: &Self, out: &str) -> Ordering {
         let (mine, theirs) = (self.bytes(out), other.bytes(out));
         if self.escaped || other.escaped {
             return Unescaped(mine)
@@ -279,6 +303,34 @@ impl Key {
         let key: Vec<u8> = Unescaped(self.bytes(out)).collect();
         CanonicalError::duplicate_key(&String::from_utf8_lossy(&key))
     }
+}
+
+/// The first eight bytes of a key as a number in the order of keys.
+#[inline]
+fn rank(key: &[u8]) -> u64 {
+    let first = match key.first_chunk() {
+        Some(&chunk) => u64::from_be_bytes(chunk),
+        None => key
+            .iter()
+            .fold(0, |first, &byte| first << 8 | u64::from(byte))
+            .unbounded_shl(64 - 8 * key.len() as u32),
+    };
+    let first = first.to_be_bytes();
+    u64::from_be_bytes(if first.is_ascii() {
+        first
+    } else {
+        first.map(utf16_rank)
+    })
+}
+
+#[cold]
+fn rank_escaped(escaped_key: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    first
+        .iter_mut()
+        .zip(Unescaped(escaped_key))
+        .for_each(|(to, byte)| *to = byte);
+    rank(&first)
 }
 
 /// Makes the byte order of UTF-8 the order of UTF-16 code units.
