@@ -43,7 +43,6 @@ struct Key {
     end: usize,
     /// Offset after the value; known when the object ends.
     value_end: usize,
-    escaped: bool,
 }
 
 impl Writer {
@@ -180,7 +179,6 @@ impl Writer {
             start,
             end,
             value_end: 0,
-            escaped: clean.is_none(),
         };
         self.out.push_str("\":");
         if frame.sorted
@@ -287,7 +285,7 @@ impl Key {
 
     fn full_order(&self, other: &Self, out: &str) -> Ordering {
         let (mine, theirs) = (self.bytes(out), other.bytes(out));
-        if self.escaped || other.escaped {
+        if mine.contains(&b'\\') || theirs.contains(&b'\\') {
             return Unescaped(mine)
                 .map(utf16_rank)
                 .cmp(Unescaped(theirs).map(utf16_rank));
