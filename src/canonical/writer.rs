@@ -174,23 +174,27 @@ impl Writer {
             Some(text) => rank(text.as_bytes()),
             None => rank_escaped(&self.out.as_bytes()[start + 1..end]),
         };
-        let key = Key {
-            rank,
-            start,
-            end,
-            value_end: 0,
-        };
         self.out.push_str("\":");
         if frame.sorted
             && let Some(last) = self.keys[frame.first_key..].last()
         {
-            match last.order(&key, &self.out) {
+            let order = last
+                .rank
+                .cmp(&rank)
+                .then_with(|| order(last.bytes(&self.out), &self.out.as_bytes()[start + 1..end]));
+            match order {
                 Ordering::Less => {}
-                Ordering::Equal => return Err(key.duplicate(&self.out)),
+                Ordering::Equal => return Err(last.duplicate(&self.out)),
                 Ordering::Greater => frame.sorted = false,
             }
         }
-        self.keys.push(key);
+        // Built in place: a copy from the stack right after its fields are written would wait for them.
+        self.keys.push(Key {
+            rank,
+            start,
+            end,
+            value_end: 0,
+        });
         Ok(())
     }
 
@@ -280,26 +284,27 @@ impl Key {
     fn order(&self, other: &Self, out: &str) -> Ordering {
         self.rank
             .cmp(&other.rank)
-            .then_with(|| self.full_order(other, out))
-    }
-
-    fn full_order(&self, other: &Self, out: &str) -> Ordering {
-        let (mine, theirs) = (self.bytes(out), other.bytes(out));
-        if mine.contains(&b'\\') || theirs.contains(&b'\\') {
-            return Unescaped(mine)
-                .map(utf16_rank)
-                .cmp(Unescaped(theirs).map(utf16_rank));
-        }
-        match mine.iter().zip(theirs).find(|(a, b)| a != b) {
-            Some((&a, &b)) => utf16_rank(a).cmp(&utf16_rank(b)),
-            None => mine.len().cmp(&theirs.len()),
-        }
+            .then_with(|| order(self.bytes(out), other.bytes(out)))
     }
 
     #[cold]
     fn duplicate(&self, out: &str) -> Box<CanonicalError> {
         let key: Vec<u8> = Unescaped(self.bytes(out)).collect();
         CanonicalError::duplicate_key(&String::from_utf8_lossy(&key))
+    }
+}
+
+/// The order of two keys as they are in the buffer.
+fn order(a: &[u8], b: &[u8]) -> Ordering {
+    // A backslash in the buffer is always the start of an escape.
+    if a.contains(&b'\\') || b.contains(&b'\\') {
+        return Unescaped(a)
+            .map(utf16_rank)
+            .cmp(Unescaped(b).map(utf16_rank));
+    }
+    match a.iter().zip(b).find(|(a, b)| a != b) {
+        Some((&a, &b)) => utf16_rank(a).cmp(&utf16_rank(b)),
+        None => a.len().cmp(&b.len()),
     }
 }
 
