@@ -72,24 +72,16 @@ impl HiddenKind {
             Self::Control => {
                 "It steers a terminal or a printer (such as a new line or an erase) instead of being text."
             }
-            Self::Bidirectional => {
-                "It can make the characters around it appear in another order than they are in."
-            }
-            Self::ZeroWidth => {
-                "It takes no room, so two texts that look the same can differ by it."
-            }
-            Self::Ignorable => {
-                "Programs show it as nothing, so it can hide text or make two texts look the same."
-            }
+            Self::Bidirectional => "It can make the characters around it appear in another order than they are in.",
+            Self::ZeroWidth => "It takes no room, so two texts that look the same can differ by it.",
+            Self::Ignorable => "Programs show it as nothing, so it can hide text or make two texts look the same.",
             Self::Format => "It instructs a layout that few programs know, and shows as nothing.",
             Self::LineSeparator => "Some programs start a new line or a new paragraph here.",
             Self::Space => {
                 "It looks like a space but is another character, so two texts that look the same can differ."
             }
             Self::Blank => "Its picture is empty, so it looks like a space or like nothing.",
-            Self::PrivateUse => {
-                "It has no meaning of its own; each font may show something else for it."
-            }
+            Self::PrivateUse => "It has no meaning of its own; each font may show something else for it.",
             Self::Noncharacter => "It is not a character, and programs treat it in different ways.",
         }
     }
@@ -109,21 +101,21 @@ const HIDDEN: &[(u32, u32, HiddenKind)] = &[
     (0x115F, 0x1160, HiddenKind::Ignorable),     // Hangul fillers
     (0x1680, 0x1680, HiddenKind::Space),         // ogham space mark
     (0x17B4, 0x17B5, HiddenKind::Ignorable),     // Khmer inherent vowels
-    (0x180B, 0x180F, HiddenKind::Ignorable), // Mongolian variation selectors and vowel separator
-    (0x2000, 0x200A, HiddenKind::Space),     // en quad to hair space
-    (0x200B, 0x200D, HiddenKind::ZeroWidth), // zero-width space, non-joiner, joiner
+    (0x180B, 0x180F, HiddenKind::Ignorable),     // Mongolian variation selectors and vowel separator
+    (0x2000, 0x200A, HiddenKind::Space),         // en quad to hair space
+    (0x200B, 0x200D, HiddenKind::ZeroWidth),     // zero-width space, non-joiner, joiner
     (0x200E, 0x200F, HiddenKind::Bidirectional), // left-to-right and right-to-left marks
     (0x2028, 0x2029, HiddenKind::LineSeparator), // line and paragraph separators
     (0x202A, 0x202E, HiddenKind::Bidirectional), // embeddings and overrides
-    (0x202F, 0x202F, HiddenKind::Space),     // narrow no-break space
-    (0x205F, 0x205F, HiddenKind::Space),     // medium mathematical space
-    (0x2060, 0x2060, HiddenKind::ZeroWidth), // word joiner
-    (0x2061, 0x2065, HiddenKind::Ignorable), // invisible mathematical operators, one reserved
+    (0x202F, 0x202F, HiddenKind::Space),         // narrow no-break space
+    (0x205F, 0x205F, HiddenKind::Space),         // medium mathematical space
+    (0x2060, 0x2060, HiddenKind::ZeroWidth),     // word joiner
+    (0x2061, 0x2065, HiddenKind::Ignorable),     // invisible mathematical operators, one reserved
     (0x2066, 0x2069, HiddenKind::Bidirectional), // isolates
-    (0x206A, 0x206F, HiddenKind::Ignorable), // deprecated shaping controls
-    (0x2800, 0x2800, HiddenKind::Blank),     // braille pattern without a dot
-    (0x3000, 0x3000, HiddenKind::Space),     // ideographic space
-    (0x3164, 0x3164, HiddenKind::Ignorable), // Hangul filler
+    (0x206A, 0x206F, HiddenKind::Ignorable),     // deprecated shaping controls
+    (0x2800, 0x2800, HiddenKind::Blank),         // braille pattern without a dot
+    (0x3000, 0x3000, HiddenKind::Space),         // ideographic space
+    (0x3164, 0x3164, HiddenKind::Ignorable),     // Hangul filler
     (0xE000, 0xF8FF, HiddenKind::PrivateUse),
     (0xFDD0, 0xFDEF, HiddenKind::Noncharacter),
     (0xFE00, 0xFE0F, HiddenKind::Ignorable), // variation selectors
@@ -161,10 +153,7 @@ pub fn classify(c: char) -> Option<HiddenKind> {
         return Some(HiddenKind::Noncharacter);
     }
     let at = HIDDEN.partition_point(|&(_, last, _)| last < code);
-    HIDDEN
-        .get(at)
-        .filter(|&&(first, _, _)| first <= code)
-        .map(|&(_, _, kind)| kind)
+    HIDDEN.get(at).filter(|&&(first, _, _)| first <= code).map(|&(_, _, kind)| kind)
 }
 
 /// The text with every hidden character as a marker: see the [module](self) for what that covers.
@@ -201,11 +190,7 @@ pub(crate) fn visible_cut(text: &str, max_chars: usize) -> String {
         return visible(text).into_owned();
     };
     let (start, rest) = text.split_at(cut);
-    format!(
-        "{}… ({} more characters)",
-        visible(start),
-        rest.chars().count()
-    )
+    format!("{}… ({} more characters)", visible(start), rest.chars().count())
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -216,18 +201,14 @@ enum Backslash {
 }
 
 fn escape(text: &str, backslash: Backslash) -> Cow<'_, str> {
-    if text
-        .bytes()
-        .all(|byte| matches!(byte, b' '..=b'~') && byte != b'\\')
-    {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'\\') {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::new();
     // Start of what is not copied yet.
     let mut pending = 0;
     for (at, character) in text.char_indices() {
-        let ambiguous =
-            backslash == Backslash::Distinct && character == '\\' && reads_as_marker(&text[at..]);
+        let ambiguous = backslash == Backslash::Distinct && character == '\\' && reads_as_marker(&text[at..]);
         if !ambiguous && classify(character).is_none() {
             continue;
         }
@@ -243,10 +224,7 @@ fn escape(text: &str, backslash: Backslash) -> Cow<'_, str> {
 }
 
 fn reads_as_marker(from_backslash: &str) -> bool {
-    matches!(
-        from_backslash.as_bytes(),
-        [_, b'n' | b'r' | b't', ..] | [_, b'u', b'{', ..]
-    )
+    matches!(from_backslash.as_bytes(), [_, b'n' | b'r' | b't', ..] | [_, b'u', b'{', ..])
 }
 
 fn push_marker(out: &mut String, character: char) {
@@ -254,8 +232,7 @@ fn push_marker(out: &mut String, character: char) {
         '\n' => out.push_str("\\n"),
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
-        _ => write!(out, "\\u{{{:X}}}", u32::from(character))
-            .expect("writing to a String never fails"),
+        _ => write!(out, "\\u{{{:X}}}", u32::from(character)).expect("writing to a String never fails"),
     }
 }
 

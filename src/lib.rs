@@ -7,7 +7,5 @@ mod canonical;
 mod error;
 pub mod escape;
 
-pub use canonical::{
-    CanonicalJson, Fingerprint, canonical_json, canonical_json_from_text, fingerprint,
-};
+pub use canonical::{CanonicalJson, Fingerprint, canonical_json, canonical_json_from_text, fingerprint};
 pub use error::Error;

@@ -26,9 +26,7 @@ pub(crate) enum CanonicalError {
     },
 
     /// NaN, an infinity, or a number text that overflows to one.
-    #[error(
-        "{text} is not a finite number, and JSON has no other kind: send null or a text if that is what is meant"
-    )]
+    #[error("{text} is not a finite number, and JSON has no other kind: send null or a text if that is what is meant")]
     NotFinite {
         /// The number as given.
         text: String,
@@ -44,33 +42,25 @@ pub(crate) enum CanonicalError {
     },
 
     /// A number text longer than any number needs.
-    #[error(
-        "a number is written with more than {limit} characters: round it, or send it as a string"
-    )]
+    #[error("a number is written with more than {limit} characters: round it, or send it as a string")]
     NumberTooLong {
         /// Longest number text, in bytes.
         limit: usize,
     },
 
     /// One object names a key twice.
-    #[error(
-        "the key \"{key}\" appears twice in one object: which of the two values counts is undefined; keep one"
-    )]
+    #[error("the key \"{key}\" appears twice in one object: which of the two values counts is undefined; keep one")]
     DuplicateKey {
         /// The key, unescaped from JSON.
         key: String,
     },
 
     /// A map key that does not serialize as a string.
-    #[error(
-        "a map has a key that is not a string: convert the keys to strings first, so that their spelling is yours"
-    )]
+    #[error("a map has a key that is not a string: convert the keys to strings first, so that their spelling is yours")]
     KeyNotString,
 
     /// Half of a surrogate pair in a string's escapes.
-    #[error(
-        "line {line}, column {column}: half of a surrogate pair stands alone, which is no character: remove it"
-    )]
+    #[error("line {line}, column {column}: half of a surrogate pair stands alone, which is no character: remove it")]
     LoneSurrogate {
         /// Line of the escape, from 1.
         line: usize,
@@ -90,9 +80,7 @@ pub(crate) enum CanonicalError {
     },
 
     /// A fingerprint text of another form than 64 lower-case hexadecimal digits.
-    #[error(
-        "\"{text}\" is not a fingerprint: a fingerprint is 64 hexadecimal digits in lower case"
-    )]
+    #[error("\"{text}\" is not a fingerprint: a fingerprint is 64 hexadecimal digits in lower case")]
     NotAFingerprint {
         /// The text as given.
         text: String,
@@ -151,16 +139,9 @@ fn shown(text: &str) -> String {
 /// Line and column (in characters), both from 1, of a byte offset.
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = &text.as_bytes()[..offset.min(text.len())];
-    let line_start = before
-        .iter()
-        .rposition(|&byte| byte == b'\n')
-        .map_or(0, |at| at + 1);
+    let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
     // Every byte but a UTF-8 continuation starts a character.
-    let column = before[line_start..]
-        .iter()
-        .filter(|&&byte| byte & 0xC0 != 0x80)
-        .count()
-        + 1;
+    let column = before[line_start..].iter().filter(|&&byte| byte & 0xC0 != 0x80).count() + 1;
     (line, column)
 }

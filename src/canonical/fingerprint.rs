@@ -62,9 +62,7 @@ impl FromStr for Fingerprint {
     ///
     /// Any other text, upper case and surrounding space included.
     fn from_str(text: &str) -> Result<Self, Error> {
-        parse_hex(text)
-            .map(Self)
-            .ok_or_else(|| Error::from_canonical(CanonicalError::not_a_fingerprint(text)))
+        parse_hex(text).map(Self).ok_or_else(|| Error::from_canonical(CanonicalError::not_a_fingerprint(text)))
     }
 }
 
@@ -99,23 +97,12 @@ mod tests {
     fn a_fingerprint_text_is_64_lower_case_digits_and_nothing_else() {
         let fingerprint = Fingerprint::of("null");
         let text = fingerprint.to_string();
-        assert_eq!(
-            text,
-            "74234e98afe7498fb5daf1f36ac2d78acc339464f950703b8c019892f982b90b"
-        );
+        assert_eq!(text, "74234e98afe7498fb5daf1f36ac2d78acc339464f950703b8c019892f982b90b");
         assert_eq!(text.parse::<Fingerprint>().unwrap(), fingerprint);
-        assert_eq!(
-            serde_json::to_string(&fingerprint).unwrap(),
-            format!("\"{text}\"")
-        );
-        for wrong in [
-            "",
-            &text[1..],
-            &format!("{text}0"),
-            &text.to_uppercase(),
-            &format!(" {}", &text[1..]),
-            &"é".repeat(32),
-        ] {
+        assert_eq!(serde_json::to_string(&fingerprint).unwrap(), format!("\"{text}\""));
+        for wrong in
+            ["", &text[1..], &format!("{text}0"), &text.to_uppercase(), &format!(" {}", &text[1..]), &"é".repeat(32)]
+        {
             assert!(wrong.parse::<Fingerprint>().is_err(), "{wrong:?}");
         }
     }

@@ -60,10 +60,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// 1 MiB, 100 deep.
-    pub(crate) const DEFAULT: Self = Self {
-        max_bytes: 1024 * 1024,
-        max_depth: 100,
-    };
+    pub(crate) const DEFAULT: Self = Self { max_bytes: 1024 * 1024, max_depth: 100 };
 }
 
 /// A JSON text in canonical form.
@@ -172,24 +169,12 @@ pub fn fingerprint<T: Serialize + ?Sized>(value: &T) -> Result<Fingerprint, Erro
     canonical_json(value).map(|canonical| canonical.fingerprint())
 }
 
-pub(crate) fn canonicalize<T: Serialize + ?Sized>(
-    value: &T,
-    limits: Limits,
-) -> Result<CanonicalJson, CanonicalError> {
+pub(crate) fn canonicalize<T: Serialize + ?Sized>(value: &T, limits: Limits) -> Result<CanonicalJson, CanonicalError> {
     let mut writer = Writer::new(limits);
-    ser::write_value(&mut writer, value)
-        .and_then(|()| writer.finish())
-        .map(CanonicalJson)
-        .map_err(|error| *error)
+    ser::write_value(&mut writer, value).and_then(|()| writer.finish()).map(CanonicalJson).map_err(|error| *error)
 }
 
-pub(crate) fn canonicalize_text(
-    json: &str,
-    limits: Limits,
-) -> Result<CanonicalJson, CanonicalError> {
+pub(crate) fn canonicalize_text(json: &str, limits: Limits) -> Result<CanonicalJson, CanonicalError> {
     let mut writer = Writer::new(limits);
-    parse::write_text(&mut writer, json)
-        .and_then(|()| writer.finish())
-        .map(CanonicalJson)
-        .map_err(|error| *error)
+    parse::write_text(&mut writer, json).and_then(|()| writer.finish()).map(CanonicalJson).map_err(|error| *error)
 }

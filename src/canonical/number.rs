@@ -43,12 +43,7 @@ pub(super) struct Fault {
 
 /// The longest RFC 8259 number at the start of `bytes`.
 pub(super) fn scan(bytes: &[u8]) -> std::result::Result<Extent, Fault> {
-    let digits = |from: usize| {
-        bytes[from..]
-            .iter()
-            .take_while(|byte| byte.is_ascii_digit())
-            .count()
-    };
+    let digits = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let fault = |offset, what| Err(Fault { offset, what });
 
     let mut at = usize::from(bytes.first() == Some(&b'-'));
@@ -84,9 +79,7 @@ pub(super) fn scan(bytes: &[u8]) -> std::result::Result<Extent, Fault> {
 /// The number that a scanned text is.
 pub(super) fn from_scanned(text: &str, integer: bool) -> Result<Number> {
     if text.len() > MAX_NUMBER_BYTES {
-        return Err(Box::new(CanonicalError::NumberTooLong {
-            limit: MAX_NUMBER_BYTES,
-        }));
+        return Err(Box::new(CanonicalError::NumberTooLong { limit: MAX_NUMBER_BYTES }));
     }
     if integer {
         if let Ok(value) = text.parse::<i64>() {
@@ -97,40 +90,27 @@ pub(super) fn from_scanned(text: &str, integer: bool) -> Result<Number> {
         }
     }
     // The standard library accepts every JSON number and rounds correctly.
-    let value = text
-        .parse::<f64>()
-        .map_err(|_| CanonicalError::syntax(text, 0, "a number is missing"))?;
+    let value = text.parse::<f64>().map_err(|_| CanonicalError::syntax(text, 0, "a number is missing"))?;
     match (integer, value.is_finite()) {
         (false, true) => Ok(Number::Double(value)),
         (false, false) => Err(CanonicalError::not_finite(text)),
-        (true, true) if ryu_js::Buffer::new().format_finite(value) == text => {
-            Ok(Number::Double(value))
-        }
+        (true, true) if ryu_js::Buffer::new().format_finite(value) == text => Ok(Number::Double(value)),
         (true, _) => Err(CanonicalError::integer_out_of_range(text)),
     }
 }
 
 /// The number that a whole text is: nothing may stand before or after it.
 pub(super) fn from_text(text: &str) -> Result<Number> {
-    let extent = scan(text.as_bytes())
-        .map_err(|fault| CanonicalError::syntax(text, fault.offset, fault.what))?;
+    let extent = scan(text.as_bytes()).map_err(|fault| CanonicalError::syntax(text, fault.offset, fault.what))?;
     if extent.len != text.len() {
-        return Err(CanonicalError::syntax(
-            text,
-            extent.len,
-            "something follows the number",
-        ));
+        return Err(CanonicalError::syntax(text, extent.len, "something follows the number"));
     }
     from_scanned(text, extent.integer)
 }
 
 /// A double that must be finite.
 pub(super) fn from_f64(value: f64) -> Result<Number> {
-    if value.is_finite() {
-        Ok(Number::Double(value))
-    } else {
-        Err(CanonicalError::not_finite(&value.to_string()))
-    }
+    if value.is_finite() { Ok(Number::Double(value)) } else { Err(CanonicalError::not_finite(&value.to_string())) }
 }
 
 #[cfg(test)]
@@ -139,18 +119,9 @@ mod tests {
 
     #[test]
     fn text_without_fraction_or_exponent_is_an_exact_integer() {
-        assert_eq!(
-            from_text("9007199254740993"),
-            Ok(Number::Signed(9_007_199_254_740_993))
-        );
-        assert_eq!(
-            from_text("-9223372036854775808"),
-            Ok(Number::Signed(i64::MIN))
-        );
-        assert_eq!(
-            from_text("18446744073709551615"),
-            Ok(Number::Unsigned(u64::MAX))
-        );
+        assert_eq!(from_text("9007199254740993"), Ok(Number::Signed(9_007_199_254_740_993)));
+        assert_eq!(from_text("-9223372036854775808"), Ok(Number::Signed(i64::MIN)));
+        assert_eq!(from_text("18446744073709551615"), Ok(Number::Unsigned(u64::MAX)));
         assert_eq!(from_text("-0"), Ok(Number::Signed(0)));
         assert_eq!(from_text("5e0"), Ok(Number::Double(5.0)));
         assert_eq!(from_text("5.0"), Ok(Number::Double(5.0)));
@@ -158,39 +129,19 @@ mod tests {
 
     #[test]
     fn an_integer_past_64_bits_is_refused_unless_it_is_the_print_of_a_double() {
-        for text in [
-            "18446744073709551616",
-            "-9223372036854775809",
-            "100000000000000000001",
-            &"9".repeat(400),
-        ] {
-            assert!(
-                matches!(
-                    *from_text(text).unwrap_err(),
-                    CanonicalError::IntegerOutOfRange { .. }
-                ),
-                "{text}"
-            );
+        for text in ["18446744073709551616", "-9223372036854775809", "100000000000000000001", &"9".repeat(400)] {
+            assert!(matches!(*from_text(text).unwrap_err(), CanonicalError::IntegerOutOfRange { .. }), "{text}");
         }
         assert_eq!(from_text("100000000000000000000"), Ok(Number::Double(1e20)));
-        assert_eq!(
-            from_text("18446744073709552000"),
-            Ok(Number::Double(18_446_744_073_709_551_616.0))
-        );
+        assert_eq!(from_text("18446744073709552000"), Ok(Number::Double(18_446_744_073_709_551_616.0)));
         // ECMAScript prints 1e21 with an exponent, so this text is not its print.
         assert!(from_text("1000000000000000000000").is_err());
     }
 
     #[test]
     fn an_overflow_to_infinity_is_refused_and_an_underflow_is_zero() {
-        assert!(matches!(
-            *from_text("1e400").unwrap_err(),
-            CanonicalError::NotFinite { .. }
-        ));
-        assert!(matches!(
-            *from_text("-1e99999999999999999999").unwrap_err(),
-            CanonicalError::NotFinite { .. }
-        ));
+        assert!(matches!(*from_text("1e400").unwrap_err(), CanonicalError::NotFinite { .. }));
+        assert!(matches!(*from_text("-1e99999999999999999999").unwrap_err(), CanonicalError::NotFinite { .. }));
         assert_eq!(from_text("1e-400"), Ok(Number::Double(0.0)));
         assert_eq!(from_text("0e99999999999999999999"), Ok(Number::Double(0.0)));
     }
@@ -200,24 +151,15 @@ mod tests {
         let longest = format!("0.{}", "1".repeat(MAX_NUMBER_BYTES - 2));
         assert!(from_text(&longest).is_ok());
         let longer = format!("{longest}1");
-        assert_eq!(
-            *from_text(&longer).unwrap_err(),
-            CanonicalError::NumberTooLong {
-                limit: MAX_NUMBER_BYTES
-            }
-        );
+        assert_eq!(*from_text(&longer).unwrap_err(), CanonicalError::NumberTooLong { limit: MAX_NUMBER_BYTES });
     }
 
     #[test]
     fn only_the_number_grammar_is_accepted() {
-        for text in [
-            "", "-", "+1", "01", "-01", "1.", ".5", "1e", "1e+", "1_000", "0x10", "NaN",
-            "Infinity", "1 ", " 1",
-        ] {
-            assert!(
-                matches!(*from_text(text).unwrap_err(), CanonicalError::Syntax { .. }),
-                "{text:?}"
-            );
+        for text in
+            ["", "-", "+1", "01", "-01", "1.", ".5", "1e", "1e+", "1_000", "0x10", "NaN", "Infinity", "1 ", " 1"]
+        {
+            assert!(matches!(*from_text(text).unwrap_err(), CanonicalError::Syntax { .. }), "{text:?}");
         }
     }
 }

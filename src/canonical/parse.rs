@@ -10,12 +10,7 @@ use super::writer::{ObjectFrame, Writer};
 
 /// Reads one JSON text, the whole of it, and writes it as one value.
 pub(super) fn write_text(writer: &mut Writer, text: &str) -> Result<()> {
-    Parser {
-        text,
-        at: 0,
-        writer,
-    }
-    .document()
+    Parser { text, at: 0, writer }.document()
 }
 
 struct Parser<'t, 'w> {
@@ -42,11 +37,7 @@ impl Parser<'_, '_> {
             }
         }
         self.skip_space();
-        if self.at < self.text.len() {
-            Err(self.fault("something follows the value"))
-        } else {
-            Ok(())
-        }
+        if self.at < self.text.len() { Err(self.fault("something follows the value")) } else { Ok(()) }
     }
 
     /// Writes a scalar or an empty container, or opens a container and answers true.
@@ -144,11 +135,7 @@ impl Parser<'_, '_> {
         let start = self.writer.open_key(frame);
         let first = self.at;
         let escaped = self.string_rest()?;
-        let clean = if escaped {
-            None
-        } else {
-            Some(&self.text[first..self.at - 1])
-        };
+        let clean = if escaped { None } else { Some(&self.text[first..self.at - 1]) };
         self.writer.close_key(frame, start, clean)?;
         self.skip_space();
         if self.peek() != Some(b':') {
@@ -209,8 +196,7 @@ impl Parser<'_, '_> {
     /// The hexadecimal digits of an escape, and of the second half of its pair if it is the first half of one.
     fn unicode_escape(&mut self, start: usize) -> Result<char> {
         let first = self.four_hex_digits()?;
-        let units = if (0xD800..0xDC00).contains(&first) && self.text[self.at..].starts_with("\\u")
-        {
+        let units = if (0xD800..0xDC00).contains(&first) && self.text[self.at..].starts_with("\\u") {
             self.at += 2;
             [first, self.four_hex_digits()?]
         } else {
@@ -238,9 +224,8 @@ impl Parser<'_, '_> {
 
     fn number(&mut self) -> Result<Number> {
         let rest = &self.text[self.at..];
-        let extent = number::scan(rest.as_bytes()).map_err(|fault| {
-            CanonicalError::syntax(self.text, self.at + fault.offset, fault.what)
-        })?;
+        let extent = number::scan(rest.as_bytes())
+            .map_err(|fault| CanonicalError::syntax(self.text, self.at + fault.offset, fault.what))?;
         self.at += extent.len;
         number::from_scanned(&rest[..extent.len], extent.integer)
     }

@@ -21,11 +21,7 @@ const RAW_VALUE_STRUCT: &str = "$serde_json::private::RawValue";
 
 /// Writes one value. An error is also recorded in the writer, so a caller that swallows it gains nothing.
 pub(super) fn write_value<T: Serialize + ?Sized>(writer: &mut Writer, value: &T) -> Result<()> {
-    value
-        .serialize(ValueSerializer {
-            writer: &mut *writer,
-        })
-        .map_err(|error| writer.fail(error))
+    value.serialize(ValueSerializer { writer: &mut *writer }).map_err(|error| writer.fail(error))
 }
 
 struct ValueSerializer<'w> {
@@ -44,21 +40,12 @@ impl<'w> ValueSerializer<'w> {
 
     fn open_array(self, wrapper: Wrapper) -> Result<ArraySerializer<'w>> {
         self.writer.open_array()?;
-        Ok(ArraySerializer {
-            writer: self.writer,
-            empty: true,
-            wrapper,
-        })
+        Ok(ArraySerializer { writer: self.writer, empty: true, wrapper })
     }
 
     fn open_object(self, wrapper: Wrapper) -> Result<ObjectSerializer<'w>> {
         let frame = self.writer.open_object()?;
-        Ok(ObjectSerializer {
-            writer: self.writer,
-            frame,
-            key_waits: false,
-            wrapper,
-        })
+        Ok(ObjectSerializer { writer: self.writer, frame, key_waits: false, wrapper })
     }
 }
 
@@ -89,6 +76,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
         self.serialize_i64(value.into())
     }
 
+    #[inline]
     fn serialize_i64(self, value: i64) -> Result<()> {
         self.writer.number(Number::Signed(value))
     }
@@ -115,6 +103,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
         self.serialize_u64(value.into())
     }
 
+    #[inline]
     fn serialize_u64(self, value: u64) -> Result<()> {
         self.writer.number(Number::Unsigned(value))
     }
@@ -142,6 +131,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
         self.writer.string(value.encode_utf8(&mut [0; 4]))
     }
 
+    #[inline]
     fn serialize_str(self, value: &str) -> Result<()> {
         self.writer.string(value)
     }
@@ -171,20 +161,11 @@ impl<'w> Serializer for ValueSerializer<'w> {
         self.serialize_unit()
     }
 
-    fn serialize_unit_variant(
-        self,
-        _name: &'static str,
-        _index: u32,
-        variant: &'static str,
-    ) -> Result<()> {
+    fn serialize_unit_variant(self, _name: &'static str, _index: u32, variant: &'static str) -> Result<()> {
         self.serialize_str(variant)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(
-        self,
-        _name: &'static str,
-        value: &T,
-    ) -> Result<()> {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _name: &'static str, value: &T) -> Result<()> {
         value.serialize(self)
     }
 
@@ -208,11 +189,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
         self.open_array(None)
     }
 
-    fn serialize_tuple_struct(
-        self,
-        _name: &'static str,
-        _len: usize,
-    ) -> Result<ArraySerializer<'w>> {
+    fn serialize_tuple_struct(self, _name: &'static str, _len: usize) -> Result<ArraySerializer<'w>> {
         self.open_array(None)
     }
 
@@ -237,11 +214,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
             RAW_VALUE_STRUCT => Role::Raw,
             _ => return self.open_object(None).map(StructSerializer::Object),
         };
-        Ok(StructSerializer::JsonText {
-            writer: self.writer,
-            name,
-            role: Some(role),
-        })
+        Ok(StructSerializer::JsonText { writer: self.writer, name, role: Some(role) })
     }
 
     fn serialize_struct_variant(
@@ -252,8 +225,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
         _len: usize,
     ) -> Result<StructSerializer<'w>> {
         let wrapper = self.open_variant(variant)?;
-        self.open_object(Some(wrapper))
-            .map(StructSerializer::Object)
+        self.open_object(Some(wrapper)).map(StructSerializer::Object)
     }
 }
 
@@ -264,6 +236,7 @@ pub(super) struct ArraySerializer<'w> {
 }
 
 impl ArraySerializer<'_> {
+    #[inline]
     fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
         if !self.empty {
             self.writer.separator();
@@ -272,10 +245,10 @@ impl ArraySerializer<'_> {
         write_value(self.writer, value)
     }
 
+    #[inline]
     fn close(self) -> Result<()> {
         self.writer.close_array();
-        self.wrapper
-            .map_or(Ok(()), |wrapper| self.writer.close_object(wrapper))
+        self.wrapper.map_or(Ok(()), |wrapper| self.writer.close_object(wrapper))
     }
 }
 
@@ -310,29 +283,25 @@ pub(super) struct ObjectSerializer<'w> {
 }
 
 impl ObjectSerializer<'_> {
+    #[inline]
     fn field<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<()> {
-        self.writer
-            .key(&mut self.frame, key)
-            .map_err(|error| self.writer.fail(error))?;
+        self.writer.key(&mut self.frame, key).map_err(|error| self.writer.fail(error))?;
         write_value(self.writer, value)
     }
 
+    #[inline]
     fn close(self) -> Result<()> {
         self.writer.close_object(self.frame)?;
-        self.wrapper
-            .map_or(Ok(()), |wrapper| self.writer.close_object(wrapper))
+        self.wrapper.map_or(Ok(()), |wrapper| self.writer.close_object(wrapper))
     }
 
     /// Holds a hand-written `Serialize` to keys and values in turn.
+    #[inline]
     fn expect_key_waits(&mut self, expected: bool) -> Result<()> {
         if self.key_waits == expected {
             return Ok(());
         }
-        let message = if expected {
-            "a map gave a value without a key"
-        } else {
-            "a map gave a key without a value"
-        };
+        let message = if expected { "a map gave a value without a key" } else { "a map gave a key without a value" };
         Err(self.writer.fail(CanonicalError::serialize(message)))
     }
 }
@@ -341,29 +310,24 @@ impl ser::SerializeMap for ObjectSerializer<'_> {
     type Ok = ();
     type Error = Box<CanonicalError>;
 
+    #[inline]
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<()> {
         self.expect_key_waits(false)?;
-        let text_only = TextOnly {
-            writer: &mut *self.writer,
-            role: Role::Key(&mut self.frame),
-        };
-        key.serialize(text_only)
-            .map_err(|error| self.writer.fail(error))?;
+        let text_only = TextOnly { writer: &mut *self.writer, role: Role::Key(&mut self.frame) };
+        key.serialize(text_only).map_err(|error| self.writer.fail(error))?;
         self.key_waits = true;
         Ok(())
     }
 
+    #[inline]
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
         self.expect_key_waits(true)?;
         self.key_waits = false;
         write_value(self.writer, value)
     }
 
-    fn serialize_entry<K: Serialize + ?Sized, V: Serialize + ?Sized>(
-        &mut self,
-        key: &K,
-        value: &V,
-    ) -> Result<()> {
+    #[inline]
+    fn serialize_entry<K: Serialize + ?Sized, V: Serialize + ?Sized>(&mut self, key: &K, value: &V) -> Result<()> {
         self.serialize_key(key)?;
         self.key_waits = false;
         write_value(self.writer, value)
@@ -386,28 +350,26 @@ pub(super) enum StructSerializer<'w> {
 }
 
 impl StructSerializer<'_> {
+    #[inline]
     fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<()> {
         match self {
             Self::Object(object) => object.field(key, value),
             Self::JsonText { writer, name, role } => {
                 let result = match role.take() {
                     Some(role) if key == *name => value.serialize(TextOnly { writer, role }),
-                    _ => Err(CanonicalError::serialize(
-                        "a JSON text has other fields than its own",
-                    )),
+                    _ => Err(CanonicalError::serialize("a JSON text has other fields than its own")),
                 };
                 result.map_err(|error| writer.fail(error))
             }
         }
     }
 
+    #[inline]
     fn close(self) -> Result<()> {
         match self {
             Self::Object(object) => object.close(),
             Self::JsonText { role: None, .. } => Ok(()),
-            Self::JsonText { role: Some(_), .. } => {
-                Err(CanonicalError::serialize("a JSON text has no text"))
-            }
+            Self::JsonText { role: Some(_), .. } => Err(CanonicalError::serialize("a JSON text has no text")),
         }
     }
 }
@@ -416,11 +378,7 @@ impl ser::SerializeStruct for StructSerializer<'_> {
     type Ok = ();
     type Error = Box<CanonicalError>;
 
-    fn serialize_field<T: Serialize + ?Sized>(
-        &mut self,
-        key: &'static str,
-        value: &T,
-    ) -> Result<()> {
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<()> {
         self.field(key, value)
     }
 
@@ -433,11 +391,7 @@ impl ser::SerializeStructVariant for StructSerializer<'_> {
     type Ok = ();
     type Error = Box<CanonicalError>;
 
-    fn serialize_field<T: Serialize + ?Sized>(
-        &mut self,
-        key: &'static str,
-        value: &T,
-    ) -> Result<()> {
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<()> {
         self.field(key, value)
     }
 

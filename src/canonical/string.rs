@@ -42,12 +42,13 @@ pub(super) fn clean_prefix(bytes: &[u8]) -> usize {
         }
         clean += word.len();
     }
-    let rest = &bytes[clean..];
-    clean
-        + rest
-            .iter()
-            .position(|&byte| is_dirty(byte))
-            .unwrap_or(rest.len())
+    // The rest is shorter than a word: look at the last word again instead, since what is before the rest is clean.
+    let len = bytes.len();
+    if let Some(&word) = bytes.last_chunk::<8>() {
+        let dirty = dirty_bytes(u64::from_le_bytes(word));
+        return if dirty == 0 { len } else { len - 8 + (dirty.trailing_zeros() / 8) as usize };
+    }
+    bytes.iter().position(|&byte| is_dirty(byte)).unwrap_or(len)
 }
 
 #[inline]
@@ -70,10 +71,10 @@ fn dirty_bytes(word: u64) -> u64 {
 
 fn escape(byte: u8) -> &'static str {
     const CONTROLS: [&str; 32] = [
-        "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007",
-        "\\b", "\\t", "\\n", "\\u000b", "\\f", "\\r", "\\u000e", "\\u000f", "\\u0010", "\\u0011",
-        "\\u0012", "\\u0013", "\\u0014", "\\u0015", "\\u0016", "\\u0017", "\\u0018", "\\u0019",
-        "\\u001a", "\\u001b", "\\u001c", "\\u001d", "\\u001e", "\\u001f",
+        "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007", "\\b", "\\t", "\\n",
+        "\\u000b", "\\f", "\\r", "\\u000e", "\\u000f", "\\u0010", "\\u0011", "\\u0012", "\\u0013", "\\u0014",
+        "\\u0015", "\\u0016", "\\u0017", "\\u0018", "\\u0019", "\\u001a", "\\u001b", "\\u001c", "\\u001d", "\\u001e",
+        "\\u001f",
     ];
     match byte {
         b'"' => "\\\"",
@@ -111,11 +112,7 @@ impl Iterator for Unescaped<'_> {
 }
 
 fn hex_value(digit: u8) -> u8 {
-    if digit.is_ascii_digit() {
-        digit - b'0'
-    } else {
-        digit - b'a' + 10
-    }
+    if digit.is_ascii_digit() { digit - b'0' } else { digit - b'a' + 10 }
 }
 
 #[cfg(test)]

@@ -51,6 +51,7 @@ impl Serializer for TextOnly<'_, '_> {
     type SerializeStruct = Never;
     type SerializeStructVariant = Never;
 
+    #[inline]
     fn serialize_str(self, text: &str) -> Result<()> {
         match self.role {
             Role::Key(frame) => self.writer.key(frame, text),
@@ -63,20 +64,11 @@ impl Serializer for TextOnly<'_, '_> {
         self.serialize_str(value.encode_utf8(&mut [0; 4]))
     }
 
-    fn serialize_unit_variant(
-        self,
-        _name: &'static str,
-        _index: u32,
-        variant: &'static str,
-    ) -> Result<()> {
+    fn serialize_unit_variant(self, _name: &'static str, _index: u32, variant: &'static str) -> Result<()> {
         self.serialize_str(variant)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(
-        self,
-        _name: &'static str,
-        value: &T,
-    ) -> Result<()> {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _name: &'static str, value: &T) -> Result<()> {
         value.serialize(self)
     }
 

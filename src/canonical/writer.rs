@@ -61,16 +61,9 @@ impl Writer {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        debug_assert_eq!(
-            self.depth, 0,
-            "every container that was opened is closed, or an error was recorded"
-        );
+        debug_assert_eq!(self.depth, 0, "every container that was opened is closed, or an error was recorded");
         // Punctuation is written unchecked between checked writes.
-        if self.out.len() > self.limits.max_bytes {
-            Err(self.too_big())
-        } else {
-            Ok(self.out)
-        }
+        if self.out.len() > self.limits.max_bytes { Err(self.too_big()) } else { Ok(self.out) }
     }
 
     /// Records an error and passes it on.
@@ -136,11 +129,7 @@ impl Writer {
     pub(super) fn open_object(&mut self) -> Result<ObjectFrame> {
         self.descend()?;
         self.raw("{")?;
-        Ok(ObjectFrame {
-            start: self.out.len(),
-            first_key: self.keys.len(),
-            sorted: true,
-        })
+        Ok(ObjectFrame { start: self.out.len(), first_key: self.keys.len(), sorted: true })
     }
 
     pub(super) fn key(&mut self, frame: &mut ObjectFrame, text: &str) -> Result<()> {
@@ -163,12 +152,7 @@ impl Writer {
     /// Ends a key whose characters are written. `clean` is the key if nothing in it needed escaping; it is wanted
     /// because reading back what was written a moment ago is slow.
     #[inline]
-    pub(super) fn close_key(
-        &mut self,
-        frame: &mut ObjectFrame,
-        start: usize,
-        clean: Option<&str>,
-    ) -> Result<()> {
+    pub(super) fn close_key(&mut self, frame: &mut ObjectFrame, start: usize, clean: Option<&str>) -> Result<()> {
         let end = self.out.len();
         let rank = match clean {
             Some(text) => rank(text.as_bytes()),
@@ -178,10 +162,8 @@ impl Writer {
         if frame.sorted
             && let Some(last) = self.keys[frame.first_key..].last()
         {
-            let order = last
-                .rank
-                .cmp(&rank)
-                .then_with(|| order(last.bytes(&self.out), &self.out.as_bytes()[start + 1..end]));
+            let order =
+                last.rank.cmp(&rank).then_with(|| order(last.bytes(&self.out), &self.out.as_bytes()[start + 1..end]));
             match order {
                 Ordering::Less => {}
                 Ordering::Equal => return Err(last.duplicate(&self.out)),
@@ -189,12 +171,7 @@ impl Writer {
             }
         }
         // Built in place: a copy from the stack right after its fields are written would wait for them.
-        self.keys.push(Key {
-            rank,
-            start,
-            end,
-            value_end: 0,
-        });
+        self.keys.push(Key { rank, start, end, value_end: 0 });
         Ok(())
     }
 
@@ -218,10 +195,7 @@ impl Writer {
         }
         let out = &mut self.out;
         keys.sort_unstable_by(|a, b| a.order(b, out));
-        if let Some(pair) = keys
-            .windows(2)
-            .find(|pair| pair[0].order(&pair[1], out) == Ordering::Equal)
-        {
+        if let Some(pair) = keys.windows(2).find(|pair| pair[0].order(&pair[1], out) == Ordering::Equal) {
             return Err(pair[0].duplicate(out));
         }
         self.scratch.clear();
@@ -238,9 +212,7 @@ impl Writer {
 
     fn descend(&mut self) -> Result<()> {
         if self.depth == self.limits.max_depth {
-            return Err(Box::new(CanonicalError::TooDeep {
-                limit: self.limits.max_depth,
-            }));
+            return Err(Box::new(CanonicalError::TooDeep { limit: self.limits.max_depth }));
         }
         self.depth += 1;
         Ok(())
@@ -269,9 +241,7 @@ impl Writer {
 
     #[cold]
     fn too_big(&self) -> Box<CanonicalError> {
-        Box::new(CanonicalError::TooBig {
-            limit: self.limits.max_bytes,
-        })
+        Box::new(CanonicalError::TooBig { limit: self.limits.max_bytes })
     }
 }
 
@@ -282,9 +252,7 @@ impl Key {
 
     #[inline]
     fn order(&self, other: &Self, out: &str) -> Ordering {
-        self.rank
-            .cmp(&other.rank)
-            .then_with(|| order(self.bytes(out), other.bytes(out)))
+        self.rank.cmp(&other.rank).then_with(|| order(self.bytes(out), other.bytes(out)))
     }
 
     #[cold]
@@ -298,9 +266,7 @@ impl Key {
 fn order(a: &[u8], b: &[u8]) -> Ordering {
     // A backslash in the buffer is always the start of an escape.
     if a.contains(&b'\\') || b.contains(&b'\\') {
-        return Unescaped(a)
-            .map(utf16_rank)
-            .cmp(Unescaped(b).map(utf16_rank));
+        return Unescaped(a).map(utf16_rank).cmp(Unescaped(b).map(utf16_rank));
     }
     match a.iter().zip(b).find(|(a, b)| a != b) {
         Some((&a, &b)) => utf16_rank(a).cmp(&utf16_rank(b)),
@@ -312,27 +278,24 @@ fn order(a: &[u8], b: &[u8]) -> Ordering {
 #[inline]
 fn rank(key: &[u8]) -> u64 {
     let first = match key.first_chunk() {
-        Some(&chunk) => u64::from_be_bytes(chunk),
-        None => key
-            .iter()
-            .fold(0, |first, &byte| first << 8 | u64::from(byte))
-            .unbounded_shl(64 - 8 * key.len() as u32),
+        Some(&eight) => u64::from_be_bytes(eight),
+        None => match (key.first_chunk(), key.last_chunk()) {
+            // Four to seven bytes: the two halves overlap, and agree where they do.
+            (Some(&head), Some(&tail)) => {
+                let (head, tail) = (u64::from(u32::from_be_bytes(head)), u64::from(u32::from_be_bytes(tail)));
+                head << 32 | tail << (8 * (8 - key.len()))
+            }
+            _ => key.iter().rev().fold(0, |first, &byte| first >> 8 | u64::from(byte) << 56),
+        },
     };
     let first = first.to_be_bytes();
-    u64::from_be_bytes(if first.is_ascii() {
-        first
-    } else {
-        first.map(utf16_rank)
-    })
+    u64::from_be_bytes(if first.is_ascii() { first } else { first.map(utf16_rank) })
 }
 
 #[cold]
 fn rank_escaped(escaped_key: &[u8]) -> u64 {
     let mut first = [0; 8];
-    first
-        .iter_mut()
-        .zip(Unescaped(escaped_key))
-        .for_each(|(to, byte)| *to = byte);
+    first.iter_mut().zip(Unescaped(escaped_key)).for_each(|(to, byte)| *to = byte);
     rank(&first)
 }
 
@@ -342,9 +305,22 @@ fn rank_escaped(escaped_key: &[u8]) -> u64 {
 /// before U+E000 to U+FFFF (lead bytes EE and EF). Ranking EE and EF above F4 swaps the two groups; no continuation
 /// byte is that large.
 fn utf16_rank(byte: u8) -> u8 {
-    if matches!(byte, 0xEE | 0xEF) {
-        byte + 0x10
-    } else {
-        byte
+    if matches!(byte, 0xEE | 0xEF) { byte + 0x10 } else { byte }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_the_start_of_the_key_padded_with_zeros() {
+        let key = b"abcdefghij";
+        for len in 0..=key.len() {
+            let mut first = [0; 8];
+            first[..len.min(8)].copy_from_slice(&key[..len.min(8)]);
+            assert_eq!(rank(&key[..len]), u64::from_be_bytes(first), "{len}");
+        }
+        assert!(rank("\u{10000}".as_bytes()) < rank("\u{E000}".as_bytes()));
+        assert_eq!(rank_escaped(br#"\"\u0001\n"#), rank(b"\"\x01\n"));
     }
 }

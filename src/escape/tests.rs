@@ -46,24 +46,13 @@ fn every_control_and_every_white_space_but_the_plain_space_is_hidden() {
         if c.is_control() {
             assert_eq!(classify(c), Some(HiddenKind::Control), "{:X}", u32::from(c));
         } else if c.is_whitespace() && c != ' ' {
-            let expected = if matches!(c, '\u{2028}' | '\u{2029}') {
-                HiddenKind::LineSeparator
-            } else {
-                HiddenKind::Space
-            };
+            let expected =
+                if matches!(c, '\u{2028}' | '\u{2029}') { HiddenKind::LineSeparator } else { HiddenKind::Space };
             assert_eq!(classify(c), Some(expected), "{:X}", u32::from(c));
         } else {
             let kind = classify(c);
-            assert!(
-                !matches!(kind, Some(HiddenKind::Control | HiddenKind::Space)),
-                "{:X}",
-                u32::from(c)
-            );
-            assert!(
-                kind.is_none() || !c.is_alphanumeric() || is_default_ignorable(c),
-                "{:X}",
-                u32::from(c)
-            );
+            assert!(!matches!(kind, Some(HiddenKind::Control | HiddenKind::Space)), "{:X}", u32::from(c));
+            assert!(kind.is_none() || !c.is_alphanumeric() || is_default_ignorable(c), "{:X}", u32::from(c));
         }
     }
 }
@@ -90,9 +79,7 @@ const DEFAULT_IGNORABLE: &[(u32, u32)] = &[
 ];
 
 fn is_default_ignorable(c: char) -> bool {
-    DEFAULT_IGNORABLE
-        .iter()
-        .any(|&(first, last)| (first..=last).contains(&u32::from(c)))
+    DEFAULT_IGNORABLE.iter().any(|&(first, last)| (first..=last).contains(&u32::from(c)))
 }
 
 #[test]
@@ -101,20 +88,14 @@ fn every_default_ignorable_character_is_hidden_and_ignorable_means_nothing_else(
         if is_default_ignorable(c) {
             let kind = classify(c).unwrap_or_else(|| panic!("{:X} is not hidden", u32::from(c)));
             assert!(
-                matches!(
-                    kind,
-                    HiddenKind::Ignorable | HiddenKind::ZeroWidth | HiddenKind::Bidirectional
-                ),
+                matches!(kind, HiddenKind::Ignorable | HiddenKind::ZeroWidth | HiddenKind::Bidirectional),
                 "{:X} {kind:?}",
                 u32::from(c)
             );
         } else {
             let kind = classify(c);
             assert!(
-                !matches!(
-                    kind,
-                    Some(HiddenKind::Ignorable | HiddenKind::ZeroWidth | HiddenKind::Bidirectional)
-                ),
+                !matches!(kind, Some(HiddenKind::Ignorable | HiddenKind::ZeroWidth | HiddenKind::Bidirectional)),
                 "{:X} {kind:?}",
                 u32::from(c)
             );
@@ -124,9 +105,7 @@ fn every_default_ignorable_character_is_hidden_and_ignorable_means_nothing_else(
 
 #[test]
 fn the_twelve_direction_controls_are_named_so() {
-    let direction: Vec<char> = ('\0'..=char::MAX)
-        .filter(|&c| classify(c) == Some(HiddenKind::Bidirectional))
-        .collect();
+    let direction: Vec<char> = ('\0'..=char::MAX).filter(|&c| classify(c) == Some(HiddenKind::Bidirectional)).collect();
     let expected: Vec<char> = ['\u{61C}', '\u{200E}', '\u{200F}']
         .into_iter()
         .chain('\u{202A}'..='\u{202E}')
@@ -137,11 +116,7 @@ fn the_twelve_direction_controls_are_named_so() {
 
 #[test]
 fn the_66_noncharacters_and_137468_private_use_characters_are_hidden() {
-    let count = |kind| {
-        ('\0'..=char::MAX)
-            .filter(|&c| classify(c) == Some(kind))
-            .count()
-    };
+    let count = |kind| ('\0'..=char::MAX).filter(|&c| classify(c) == Some(kind)).count();
     assert_eq!(count(HiddenKind::Noncharacter), 66);
     assert_eq!(count(HiddenKind::PrivateUse), 137_468);
 }
@@ -150,39 +125,21 @@ fn the_66_noncharacters_and_137468_private_use_characters_are_hidden() {
 fn printable_ascii_is_never_hidden_and_is_borrowed() {
     let printable: String = (' '..='~').filter(|&c| c != '\\').collect();
     assert!(matches!(visible(&printable), Cow::Borrowed(text) if text == printable));
-    assert!(matches!(
-        visible("naïve 日本語 😀 C:\\dir"),
-        Cow::Borrowed(_)
-    ));
+    assert!(matches!(visible("naïve 日本語 😀 C:\\dir"), Cow::Borrowed(_)));
 }
 
 #[test]
 fn each_hidden_character_becomes_its_marker() {
-    assert_eq!(
-        visible("a\u{202E}b\u{200B}c\u{A0}d"),
-        r"a\u{202E}b\u{200B}c\u{A0}d"
-    );
-    assert_eq!(
-        visible("\n\r\t\0\u{1B}[2J\u{7F}\u{85}"),
-        r"\n\r\t\u{0}\u{1B}[2J\u{7F}\u{85}"
-    );
-    assert_eq!(
-        visible("\u{E0041}\u{FFFF}\u{10FFFF}\u{E000}"),
-        r"\u{E0041}\u{FFFF}\u{10FFFF}\u{E000}"
-    );
-    assert_eq!(
-        visible("\u{2800}\u{FFF9}\u{2028}"),
-        r"\u{2800}\u{FFF9}\u{2028}"
-    );
+    assert_eq!(visible("a\u{202E}b\u{200B}c\u{A0}d"), r"a\u{202E}b\u{200B}c\u{A0}d");
+    assert_eq!(visible("\n\r\t\0\u{1B}[2J\u{7F}\u{85}"), r"\n\r\t\u{0}\u{1B}[2J\u{7F}\u{85}");
+    assert_eq!(visible("\u{E0041}\u{FFFF}\u{10FFFF}\u{E000}"), r"\u{E0041}\u{FFFF}\u{10FFFF}\u{E000}");
+    assert_eq!(visible("\u{2800}\u{FFF9}\u{2028}"), r"\u{2800}\u{FFF9}\u{2028}");
 }
 
 #[test]
 fn only_a_backslash_that_reads_as_a_marker_is_escaped() {
     assert_eq!(visible(r"C:\dir\"), r"C:\dir\");
-    assert_eq!(
-        visible(r"C:\new\u{202E}\u0041"),
-        r"C:\u{5C}new\u{5C}u{202E}\u0041"
-    );
+    assert_eq!(visible(r"C:\new\u{202E}\u0041"), r"C:\u{5C}new\u{5C}u{202E}\u0041");
     assert_eq!(visible("\\\n"), r"\\n");
     assert_eq!(visible(r"\\n"), r"\\u{5C}n");
 }
@@ -196,9 +153,7 @@ fn long_text_is_cut_at_a_character_and_says_so() {
 }
 
 fn text() -> impl Strategy<Value = String> {
-    let tricky = prop::sample::select(vec![
-        '\\', 'n', 'r', 't', 'u', '{', '}', '0', 'A', '\n', '\u{202E}', '\\',
-    ]);
+    let tricky = prop::sample::select(vec!['\\', 'n', 'r', 't', 'u', '{', '}', '0', 'A', '\n', '\u{202E}', '\\']);
     prop::collection::vec(prop_oneof![3 => tricky, 1 => any::<char>()], 0..24)
         .prop_map(|characters| characters.into_iter().collect())
 }

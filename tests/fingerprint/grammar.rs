@@ -21,14 +21,7 @@ impl Faults {
     fn of(json: &str) -> Self {
         let mut faults = Self::default();
         let mut deserializer = serde_json::Deserializer::from_str(json);
-        de::DeserializeSeed::deserialize(
-            Look {
-                faults: &mut faults,
-                depth: 0,
-            },
-            &mut deserializer,
-        )
-        .unwrap();
+        de::DeserializeSeed::deserialize(Look { faults: &mut faults, depth: 0 }, &mut deserializer).unwrap();
         faults
     }
 }
@@ -40,10 +33,7 @@ struct Look<'f> {
 
 impl Look<'_> {
     fn inside(&mut self) -> Look<'_> {
-        Look {
-            faults: &mut *self.faults,
-            depth: self.depth + 1,
-        }
+        Look { faults: &mut *self.faults, depth: self.depth + 1 }
     }
 
     fn enter(&mut self) {
@@ -109,15 +99,14 @@ impl<'de> Visitor<'de> for Look<'_> {
 
 /// Whether some run of number characters overflows or is an integer past 64 bits.
 fn has_a_number_out_of_range(json: &str) -> bool {
-    json.split(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E'))
-        .any(|run| {
-            let integer = run.strip_prefix('-').unwrap_or(run);
-            let past_64_bits = !integer.is_empty()
-                && integer.bytes().all(|byte| byte.is_ascii_digit())
-                && run.parse::<i64>().is_err()
-                && run.parse::<u64>().is_err();
-            past_64_bits || run.parse::<f64>().is_ok_and(f64::is_infinite)
-        })
+    json.split(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')).any(|run| {
+        let integer = run.strip_prefix('-').unwrap_or(run);
+        let past_64_bits = !integer.is_empty()
+            && integer.bytes().all(|byte| byte.is_ascii_digit())
+            && run.parse::<i64>().is_err()
+            && run.parse::<u64>().is_err();
+        past_64_bits || run.parse::<f64>().is_ok_and(f64::is_infinite)
+    })
 }
 
 /// The parser and serde_json must agree on what JSON is.
@@ -128,25 +117,14 @@ fn check_against_serde_json(json: &str) -> Result<(), TestCaseError> {
         (Ok(ours), Ok(value)) => {
             let faults = Faults::of(json);
             prop_assert!(!faults.duplicate_key, "a duplicate key passed: {}", json);
-            prop_assert!(
-                faults.depth <= 100,
-                "depth {} passed: {}",
-                faults.depth,
-                json
-            );
+            prop_assert!(faults.depth <= 100, "depth {} passed: {}", faults.depth, json);
             prop_assert_eq!(ours, canonical_json(&value).unwrap(), "{}", json);
         }
         (Ok(_), Err(error)) => prop_assert!(false, "only serde_json refuses {}: {}", json, error),
         (Err(error), Ok(_)) => {
             let faults = Faults::of(json);
-            let listed =
-                faults.duplicate_key || faults.depth > 100 || has_a_number_out_of_range(json);
-            prop_assert!(
-                listed,
-                "refused without a listed reason: {}: {}",
-                json,
-                error
-            );
+            let listed = faults.duplicate_key || faults.depth > 100 || has_a_number_out_of_range(json);
+            prop_assert!(listed, "refused without a listed reason: {}: {}", json, error);
         }
         (Err(_), Err(_)) => {}
     }

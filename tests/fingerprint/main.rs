@@ -15,15 +15,11 @@ use serde_json::Value;
 use strategies::{double, json, spell, string};
 
 fn text_fingerprint(json: &str) -> Fingerprint {
-    canonical_json_from_text(json)
-        .unwrap_or_else(|error| panic!("{json}: {error}"))
-        .fingerprint()
+    canonical_json_from_text(json).unwrap_or_else(|error| panic!("{json}: {error}")).fingerprint()
 }
 
 fn canonical(json: &str) -> String {
-    canonical_json_from_text(json)
-        .unwrap_or_else(|error| panic!("{json}: {error}"))
-        .into_string()
+    canonical_json_from_text(json).unwrap_or_else(|error| panic!("{json}: {error}")).into_string()
 }
 
 #[test]
@@ -32,22 +28,11 @@ fn the_conformance_vectors_hold_for_text_and_for_values() {
     let mut count = 0;
     for line in vectors.lines() {
         let vector: Value = serde_json::from_str(line).unwrap();
-        let (json, sha256) = (
-            vector["json"].as_str().unwrap(),
-            vector["sha256"].as_str().unwrap(),
-        );
+        let (json, sha256) = (vector["json"].as_str().unwrap(), vector["sha256"].as_str().unwrap());
         let value: Value = serde_json::from_str(json).unwrap();
         assert_eq!(text_fingerprint(json).to_string(), sha256, "text {json}");
-        assert_eq!(
-            fingerprint(&value).unwrap().to_string(),
-            sha256,
-            "value {json}"
-        );
-        assert_eq!(
-            canonical(&canonical(json)),
-            canonical(json),
-            "fixed point {json}"
-        );
+        assert_eq!(fingerprint(&value).unwrap().to_string(), sha256, "value {json}");
+        assert_eq!(canonical(&canonical(json)), canonical(json), "fixed point {json}");
         count += 1;
     }
     assert_eq!(count, 392);
@@ -55,39 +40,20 @@ fn the_conformance_vectors_hold_for_text_and_for_values() {
 
 #[test]
 fn doubles_next_to_each_other_and_at_the_edges_never_share() {
-    let mut doubles = vec![
-        f64::MAX,
-        f64::MIN_POSITIVE,
-        5e-324,
-        1e20,
-        1e21,
-        1e22,
-        1e23,
-        1e-6,
-        1e-7,
-        0.1,
-        1.0 / 3.0,
-    ];
+    let mut doubles = vec![f64::MAX, f64::MIN_POSITIVE, 5e-324, 1e20, 1e21, 1e22, 1e23, 1e-6, 1e-7, 0.1, 1.0 / 3.0];
     doubles.extend((0..=1023).map(|exponent| 2_f64.powi(exponent)));
     doubles.extend((1..=1074).map(|exponent| 2_f64.powi(-exponent)));
     let mut bits = BTreeSet::new();
     for double in doubles {
-        for near in [
-            double.next_down().next_down(),
-            double.next_down(),
-            double,
-            double.next_up(),
-        ] {
+        for near in [double.next_down().next_down(), double.next_down(), double, double.next_up()] {
             if near.is_finite() && near != 0.0 {
                 bits.insert(near.to_bits());
                 bits.insert((-near).to_bits());
             }
         }
     }
-    let texts: HashSet<String> = bits
-        .iter()
-        .map(|&bits| canonical_json(&f64::from_bits(bits)).unwrap().into_string())
-        .collect();
+    let texts: HashSet<String> =
+        bits.iter().map(|&bits| canonical_json(&f64::from_bits(bits)).unwrap().into_string()).collect();
     assert_eq!(texts.len(), bits.len());
     for text in texts {
         assert_eq!(canonical(&text), text);
@@ -103,16 +69,9 @@ fn integers_next_to_each_other_and_at_the_edges_never_share() {
             integers.insert(-(1_i128 << exponent) + near);
         }
     }
-    integers.extend([
-        i128::from(u64::MAX),
-        i128::from(u64::MAX) - 1,
-        i128::from(i64::MIN),
-    ]);
+    integers.extend([i128::from(u64::MAX), i128::from(u64::MAX) - 1, i128::from(i64::MIN)]);
     integers.retain(|&integer| i64::try_from(integer).is_ok() || u64::try_from(integer).is_ok());
-    let prints: HashSet<Fingerprint> = integers
-        .iter()
-        .map(|integer| fingerprint(integer).unwrap())
-        .collect();
+    let prints: HashSet<Fingerprint> = integers.iter().map(|integer| fingerprint(integer).unwrap()).collect();
     assert_eq!(prints.len(), integers.len());
     for integer in integers {
         assert_eq!(canonical(&integer.to_string()), integer.to_string());
@@ -217,22 +176,12 @@ proptest! {
 #[test]
 fn text_and_fingerprint_show_themselves() {
     let text = canonical_json(&[1, 2]).unwrap();
-    assert_eq!(
-        (text.as_str(), text.as_ref(), format!("{text:>7}")),
-        ("[1,2]", "[1,2]", "  [1,2]".to_owned())
-    );
+    assert_eq!((text.as_str(), text.as_ref(), format!("{text:>7}")), ("[1,2]", "[1,2]", "  [1,2]".to_owned()));
     let print = canonical_json(&()).unwrap().fingerprint();
     assert_eq!(print.as_bytes()[..3], [0x74, 0x23, 0x4e]);
     assert_eq!(format!("{print:?}"), format!("Fingerprint({print})"));
-    assert_eq!(
-        serde_json::to_value(print).unwrap(),
-        Value::from(print.to_string())
-    );
-    for wrong in [
-        print.to_string().to_uppercase(),
-        format!("{print} "),
-        "74".to_owned(),
-    ] {
+    assert_eq!(serde_json::to_value(print).unwrap(), Value::from(print.to_string()));
+    for wrong in [print.to_string().to_uppercase(), format!("{print} "), "74".to_owned()] {
         assert!(wrong.parse::<Fingerprint>().is_err(), "{wrong}");
     }
 }

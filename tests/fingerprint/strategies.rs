@@ -6,35 +6,22 @@ use serde_json::Value;
 /// Finite doubles, with every exponent as likely as any other, and short decimals.
 pub(crate) fn double() -> impl Strategy<Value = f64> {
     prop_oneof![
-        any::<u64>()
-            .prop_map(f64::from_bits)
-            .prop_filter("finite", |double| double.is_finite()),
-        (-100_000_i32..100_000, -30..30_i32).prop_map(|(digits, exponent)| format!(
-            "{digits}e{exponent}"
-        )
-        .parse()
-        .unwrap()),
+        any::<u64>().prop_map(f64::from_bits).prop_filter("finite", |double| double.is_finite()),
+        (-100_000_i32..100_000, -30..30_i32)
+            .prop_map(|(digits, exponent)| format!("{digits}e{exponent}").parse().unwrap()),
         any::<i64>().prop_map(|integer| integer as f64),
     ]
 }
 
 fn number() -> impl Strategy<Value = Value> {
-    prop_oneof![
-        any::<i64>().prop_map(Value::from),
-        any::<u64>().prop_map(Value::from),
-        double().prop_map(Value::from)
-    ]
+    prop_oneof![any::<i64>().prop_map(Value::from), any::<u64>().prop_map(Value::from), double().prop_map(Value::from)]
 }
 
 pub(crate) fn string() -> impl Strategy<Value = String> {
     let tricky = prop::sample::select(vec![
         'a', 'b', '"', '\\', '\n', '\0', '\u{1F}', '\u{7F}', 'é', '\u{E000}', '\u{FFFF}', '😀',
     ]);
-    prop_oneof![
-        prop::collection::vec(tricky, 0..4).prop_map(String::from_iter),
-        "[a-z]{0,40}",
-        any::<String>(),
-    ]
+    prop_oneof![prop::collection::vec(tricky, 0..4).prop_map(String::from_iter), "[a-z]{0,40}", any::<String>(),]
 }
 
 pub(crate) fn json() -> impl Strategy<Value = Value> {
@@ -109,10 +96,7 @@ fn spell_string(text: &str, choices: &mut dyn Iterator<Item = u8>, out: &mut Str
     out.push('"');
     for c in text.chars() {
         match choices.next().unwrap_or(0) % 3 {
-            0 => c
-                .encode_utf16(&mut [0; 2])
-                .iter()
-                .for_each(|unit| out.push_str(&format!("\\u{unit:04X}"))),
+            0 => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04X}"))),
             1 if c == '/' => out.push_str("\\/"),
             _ => {
                 let quoted = serde_json::to_string(&c).unwrap();

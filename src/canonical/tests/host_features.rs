@@ -24,35 +24,13 @@ const RAW: &str = "$serde_json::private::RawValue";
 
 #[test]
 fn a_number_given_as_text_follows_the_rules_of_text() {
-    let numbers = [
-        "1.0",
-        "1E3",
-        "9007199254740993",
-        "-0",
-        "100000000000000000000",
-        "0.10",
-    ]
-    .map(|text| JsonText(NUMBER, text));
-    assert_eq!(
-        ok(&numbers),
-        "[1,1000,9007199254740993,0,100000000000000000000,0.1]"
-    );
-    assert!(matches!(
-        of(&JsonText(NUMBER, "18446744073709551616")),
-        Err(CanonicalError::IntegerOutOfRange { .. })
-    ));
-    assert!(matches!(
-        of(&JsonText(NUMBER, "1e400")),
-        Err(CanonicalError::NotFinite { .. })
-    ));
+    let numbers =
+        ["1.0", "1E3", "9007199254740993", "-0", "100000000000000000000", "0.10"].map(|text| JsonText(NUMBER, text));
+    assert_eq!(ok(&numbers), "[1,1000,9007199254740993,0,100000000000000000000,0.1]");
+    assert!(matches!(of(&JsonText(NUMBER, "18446744073709551616")), Err(CanonicalError::IntegerOutOfRange { .. })));
+    assert!(matches!(of(&JsonText(NUMBER, "1e400")), Err(CanonicalError::NotFinite { .. })));
     for text in ["", "NaN", "1,2", "\"1\"", " 1", "[1]"] {
-        assert!(
-            matches!(
-                of(&JsonText(NUMBER, text)),
-                Err(CanonicalError::Syntax { .. })
-            ),
-            "{text:?}"
-        );
+        assert!(matches!(of(&JsonText(NUMBER, text)), Err(CanonicalError::Syntax { .. })), "{text:?}");
     }
 }
 
@@ -60,27 +38,12 @@ fn a_number_given_as_text_follows_the_rules_of_text() {
 fn a_raw_value_is_read_strictly_and_made_canonical() {
     let raw = JsonText(RAW, " {\"b\": 1.0, \"a\" : [ \"\\u0061\" ] } ");
     assert_eq!(ok(&json!({"k": 1})), r#"{"k":1}"#);
-    assert_eq!(
-        ok(&BTreeMap::from([("k", raw)])),
-        r#"{"k":{"a":["a"],"b":1}}"#
-    );
-    assert!(matches!(
-        of(&JsonText(RAW, r#"{"a":1,"a":1}"#)),
-        Err(CanonicalError::DuplicateKey { .. })
-    ));
-    assert!(matches!(
-        of(&[JsonText(RAW, "1,2")]),
-        Err(CanonicalError::Syntax { .. })
-    ));
-    let limits = Limits {
-        max_bytes: 100,
-        max_depth: 2,
-    };
+    assert_eq!(ok(&BTreeMap::from([("k", raw)])), r#"{"k":{"a":["a"],"b":1}}"#);
+    assert!(matches!(of(&JsonText(RAW, r#"{"a":1,"a":1}"#)), Err(CanonicalError::DuplicateKey { .. })));
+    assert!(matches!(of(&[JsonText(RAW, "1,2")]), Err(CanonicalError::Syntax { .. })));
+    let limits = Limits { max_bytes: 100, max_depth: 2 };
     assert!(canonicalize(&[JsonText(RAW, "[]")], limits).is_ok());
-    assert_eq!(
-        canonicalize(&[JsonText(RAW, "[[]]")], limits),
-        Err(CanonicalError::TooDeep { limit: 2 })
-    );
+    assert_eq!(canonicalize(&[JsonText(RAW, "[[]]")], limits), Err(CanonicalError::TooDeep { limit: 2 }));
 }
 
 #[test]

@@ -23,65 +23,27 @@ fn enums_options_and_bytes_look_as_serde_json_has_them() {
     #[derive(Serialize)]
     struct Pair(char, bool);
 
-    let shapes = [
-        Shape::Unit,
-        Shape::Newtype(1),
-        Shape::Tuple(1, None),
-        Shape::Struct { z: 1, a: () },
-    ];
-    assert_eq!(
-        ok(&shapes),
-        r#"["Unit",{"Newtype":1},{"Tuple":[1,null]},{"Struct":{"a":null,"z":1}}]"#
-    );
-    assert_eq!(
-        ok(&(Unit, Wrapped("w"), Pair('c', true), Some(1))),
-        r#"[null,"w",["c",true],1]"#
-    );
+    let shapes = [Shape::Unit, Shape::Newtype(1), Shape::Tuple(1, None), Shape::Struct { z: 1, a: () }];
+    assert_eq!(ok(&shapes), r#"["Unit",{"Newtype":1},{"Tuple":[1,null]},{"Struct":{"a":null,"z":1}}]"#);
+    assert_eq!(ok(&(Unit, Wrapped("w"), Pair('c', true), Some(1))), r#"[null,"w",["c",true],1]"#);
     let bytes = by_hand!(|serializer| serializer.serialize_bytes(&[0, 255]));
     assert_eq!(ok(&bytes), "[0,255]");
-    assert_eq!(
-        ok(&(Vec::<u8>::new(), BTreeMap::<String, u8>::new())),
-        "[[],{}]"
-    );
+    assert_eq!(ok(&(Vec::<u8>::new(), BTreeMap::<String, u8>::new())), "[[],{}]");
 }
 
 #[test]
 fn integers_are_exact_and_128_bit_ones_must_fit_64() {
-    assert_eq!(
-        ok(&(i64::MIN, u64::MAX)),
-        "[-9223372036854775808,18446744073709551615]"
-    );
-    assert_eq!(
-        ok(&(i128::from(i64::MIN), u128::from(u64::MAX))),
-        "[-9223372036854775808,18446744073709551615]"
-    );
+    assert_eq!(ok(&(i64::MIN, u64::MAX)), "[-9223372036854775808,18446744073709551615]");
+    assert_eq!(ok(&(i128::from(i64::MIN), u128::from(u64::MAX))), "[-9223372036854775808,18446744073709551615]");
     assert_eq!(ok(&i128::from(u64::MAX)), "18446744073709551615");
-    for refused in [
-        of(&(u128::from(u64::MAX) + 1)),
-        of(&(i128::from(i64::MIN) - 1)),
-        of(&(1_i128 << 64)),
-    ] {
-        assert!(matches!(
-            refused,
-            Err(CanonicalError::IntegerOutOfRange { .. })
-        ));
+    for refused in [of(&(u128::from(u64::MAX) + 1)), of(&(i128::from(i64::MIN) - 1)), of(&(1_i128 << 64))] {
+        assert!(matches!(refused, Err(CanonicalError::IntegerOutOfRange { .. })));
     }
 }
 
 #[test]
 fn doubles_print_as_ecmascript_prints_them() {
-    let values = [
-        1.0,
-        -0.0,
-        9_007_199_254_740_993.0,
-        1e20,
-        1e21,
-        1e-6,
-        1e-7,
-        0.1 + 0.2,
-        5e-324,
-        f64::MAX,
-    ];
+    let values = [1.0, -0.0, 9_007_199_254_740_993.0, 1e20, 1e21, 1e-6, 1e-7, 0.1 + 0.2, 5e-324, f64::MAX];
     assert_eq!(
         ok(&values),
         "[1,0,9007199254740992,100000000000000000000,1e+21,0.000001,1e-7,0.30000000000000004,5e-324,\
@@ -89,14 +51,8 @@ fn doubles_print_as_ecmascript_prints_them() {
     );
     assert_eq!(ok(&(1_u64 << 60)), "1152921504606846976");
     assert_eq!(ok(&((1_u64 << 60) as f64)), "1152921504606847000");
-    assert_eq!(
-        of_text("1152921504606846976.0").unwrap(),
-        "1152921504606847000"
-    );
-    assert_eq!(
-        of_text("1152921504606847000").unwrap(),
-        "1152921504606847000"
-    );
+    assert_eq!(of_text("1152921504606846976.0").unwrap(), "1152921504606847000");
+    assert_eq!(of_text("1152921504606847000").unwrap(), "1152921504606847000");
     assert_eq!(of_text("-0").unwrap(), "0");
 }
 
@@ -116,17 +72,9 @@ fn a_key_that_comes_twice_is_refused_in_a_serialize_value() {
         #[serde(flatten)]
         rest: BTreeMap<&'static str, u8>,
     }
-    let flat = |key| Flat {
-        id: 1,
-        rest: BTreeMap::from([(key, 2), ("z", 3)]),
-    };
+    let flat = |key| Flat { id: 1, rest: BTreeMap::from([(key, 2), ("z", 3)]) };
     assert_eq!(ok(&flat("a")), r#"{"a":2,"id":1,"z":3}"#);
-    assert_eq!(
-        of(&flat("id")),
-        Err(CanonicalError::DuplicateKey {
-            key: "id".to_owned()
-        })
-    );
+    assert_eq!(of(&flat("id")), Err(CanonicalError::DuplicateKey { key: "id".to_owned() }));
 
     let twice = by_hand!(|serializer| {
         let mut map = serializer.serialize_map(None)?;
@@ -135,10 +83,7 @@ fn a_key_that_comes_twice_is_refused_in_a_serialize_value() {
         map.serialize_entry("b", &1)?;
         map.end()
     });
-    assert!(matches!(
-        of(&twice),
-        Err(CanonicalError::DuplicateKey { .. })
-    ));
+    assert!(matches!(of(&twice), Err(CanonicalError::DuplicateKey { .. })));
 }
 
 #[test]
@@ -149,10 +94,7 @@ fn only_strings_are_keys() {
     enum Side {
         Left,
     }
-    assert_eq!(
-        ok(&BTreeMap::from([(Name("n".to_owned()), 1)])),
-        r#"{"n":1}"#
-    );
+    assert_eq!(ok(&BTreeMap::from([(Name("n".to_owned()), 1)])), r#"{"n":1}"#);
     assert_eq!(ok(&BTreeMap::from([(Side::Left, 1)])), r#"{"Left":1}"#);
     assert_eq!(ok(&BTreeMap::from([('"', 1)])), r#"{"\"":1}"#);
     assert_eq!(ok(&BTreeMap::from([(Some("s"), 1)])), r#"{"s":1}"#);
@@ -188,10 +130,7 @@ fn an_error_that_a_serialize_swallows_is_still_an_error() {
         seq.serialize_element(&1)?;
         seq.end()
     });
-    assert!(matches!(
-        of(&swallowed_element),
-        Err(CanonicalError::NotFinite { .. })
-    ));
+    assert!(matches!(of(&swallowed_element), Err(CanonicalError::NotFinite { .. })));
     let swallowed_key = by_hand!(|serializer| {
         let mut map = serializer.serialize_map(None)?;
         let _ = map.serialize_entry(&1, &1);
@@ -204,10 +143,7 @@ fn an_error_that_a_serialize_swallows_is_still_an_error() {
         let _ = fields.serialize_field("a", &1);
         fields.end()
     });
-    assert!(matches!(
-        of(&swallowed_field),
-        Err(CanonicalError::DuplicateKey { .. })
-    ));
+    assert!(matches!(of(&swallowed_field), Err(CanonicalError::DuplicateKey { .. })));
 }
 
 #[test]
@@ -243,16 +179,8 @@ fn a_type_and_its_to_value_have_one_text() {
         stock: i64,
         tags: Vec<Option<String>>,
     }
-    let row = Row {
-        sku: "a\u{7F}\u{2028}".to_owned(),
-        price: 20.0,
-        stock: -3,
-        tags: vec![None, Some(String::new())],
-    };
+    let row = Row { sku: "a\u{7F}\u{2028}".to_owned(), price: 20.0, stock: -3, tags: vec![None, Some(String::new())] };
     let value = serde_json::to_value(&row).unwrap();
     assert_eq!(ok(&row), ok(&value));
-    assert_eq!(
-        ok(&row),
-        of_text(&serde_json::to_string(&row).unwrap()).unwrap()
-    );
+    assert_eq!(ok(&row), of_text(&serde_json::to_string(&row).unwrap()).unwrap());
 }
