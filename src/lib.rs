@@ -28,5 +28,25 @@ mod reviewer;
 mod seal;
 mod store;
 
+pub use agent::Agent;
+pub use audit::{AuditEvent, AuditQuery, AuditSink, Head};
+pub use builder::{GateBuilder, RejectedPayloads};
 pub use canonical::{CanonicalJson, Fingerprint, canonical_json, canonical_json_from_text, fingerprint};
-pub use error::Error;
+pub use claim::Claim;
+pub use clock::{Clock, SystemClock, TestClock};
+pub use error::{Error, Refusal, RefusalCode, RefusedPlan, Result};
+pub use execute::{BoxError, ExecuteError, Failure, Unrecorded};
+#[cfg(feature = "test-hooks")]
+#[doc(hidden)]
+pub use failpoint::test_hooks;
+pub use gate::Gate;
+pub use lifecycle::State;
+pub use liveness::Liveness;
+pub use names::{Channel, PlanToken};
+pub use operator::{Audit, Difference, Health, Operator, StuckPlan, VerifyReport};
+pub use plan::{
+    Approval, ApprovalGiven, Created, Decision, EarlierRejection, Listing, NewPlan, PendingPlan, Plan, Redeem, Settled,
+};
+pub use recovery::{Outcome, RecoveryReport, RestoreReport};
+pub use reviewer::Reviewer;
+pub use seal::{Seal, SealFields};

@@ -14,7 +14,7 @@ fn value(bytes: usize) -> Value {
     let row = |number: usize| {
         json!({
             "sku": format!("TEA-{number:06}"), "name": "Assam, second flush", "price_cents": 1290 + number,
-            "weight": 0.25 * (number % 7) as f64, "tags": ["tea", "black"], "active": number % 3 == 0,
+            "weight": 0.25 * (number % 7) as f64, "tags": ["tea", "black"], "active": number.is_multiple_of(3),
         })
     };
     let each = row(0).to_string().len() + 1;

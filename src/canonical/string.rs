@@ -1,7 +1,6 @@
 //! Strings as ECMAScript's `JSON.stringify` escapes them: `"`, `\` and the controls below U+0020, and nothing else.
 
 /// Appends a string in quotes.
-#[allow(dead_code, reason = "for the seal and the audit chain")]
 pub(crate) fn push_string(out: &mut String, text: &str) {
     out.push('"');
     out.extend(pieces(text));
