@@ -26,6 +26,7 @@ mod refusal;
 mod report;
 mod reviewer;
 mod seal;
+mod settle;
 mod store;
 
 pub use agent::Agent;
@@ -47,6 +48,7 @@ pub use operator::{Audit, Difference, Health, Operator, StuckPlan, VerifyReport}
 pub use plan::{
     Approval, ApprovalGiven, Created, Decision, EarlierRejection, Listing, NewPlan, PendingPlan, Plan, Redeem, Settled,
 };
-pub use recovery::{Outcome, RecoveryReport, RestoreReport};
+pub use recovery::{Outcome, RecoveryReport};
 pub use reviewer::Reviewer;
 pub use seal::{Seal, SealFields};
+pub use settle::RestoreReport;

@@ -1,7 +1,12 @@
 //! What several test binaries share.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use std::path::PathBuf;
+pub(crate) mod child;
+pub(crate) mod invariants;
+pub(crate) mod ledger;
+pub(crate) mod tools;
+
+use std::path::{Path, PathBuf};
 
 use countersign::{Error, Gate, GateBuilder, Outcome};
 use serde_json::{Value, json};
@@ -11,9 +16,18 @@ pub(crate) fn directory() -> PathBuf {
     tempfile::Builder::new().prefix("countersign-test-").tempdir().unwrap().keep()
 }
 
+/// A builder with as many readers as `COUNTERSIGN_TEST_READERS` says: everything has to work with one.
+pub(crate) fn builder(path: impl AsRef<Path>) -> GateBuilder {
+    let builder = Gate::builder(path);
+    match std::env::var("COUNTERSIGN_TEST_READERS") {
+        Ok(readers) => builder.readers(readers.parse().unwrap()),
+        Err(_) => builder,
+    }
+}
+
 /// A gate on a fresh file, with options.
 pub(crate) fn ephemeral(set: impl FnOnce(GateBuilder) -> GateBuilder) -> Gate {
-    set(Gate::builder(directory().join("gate.db"))).open().unwrap()
+    set(builder(directory().join("gate.db"))).open().unwrap()
 }
 
 /// An answer in the traces' form.
