@@ -69,7 +69,7 @@ fn main() -> Result<(), BoxError> {
         .open()?;
     gate.operator("startup")?.recover()?;
     let agent = gate.agent("pricing-agent")?;
-    let reviewer = gate.reviewer("ada")?;
+    let reviewer = gate.reviewer("store-manager")?;
 
     step("The agent previews a mark-down of all green tea by 15 %");
     let green_tea = MarkDown { category: "green tea".to_owned(), percent: 15 };
