@@ -4,11 +4,13 @@
 pub(crate) mod child;
 pub(crate) mod invariants;
 pub(crate) mod ledger;
+pub(crate) mod populated;
 pub(crate) mod tools;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use countersign::{Error, Gate, GateBuilder, Outcome};
+use countersign::{Clock as _, Error, Gate, GateBuilder, Outcome, SystemClock, TestClock};
 use serde_json::{Value, json};
 
 /// A directory for one test, kept as long as the gate's process.
@@ -71,4 +73,23 @@ impl From<ExecuteOutcome> for Outcome {
             ExecuteOutcome::Unknown => Self::Unknown,
         }
     }
+}
+
+/// True when the program is there. Without it a test fails in CI, and says that it was skipped elsewhere.
+pub(crate) fn has(program: &str) -> bool {
+    let found = std::process::Command::new(program).arg("--version").output().is_ok_and(|run| run.status.success());
+    assert!(found || std::env::var("CI").as_deref() != Ok("true"), "CI needs {program}");
+    if !found {
+        println!("skipped: needs {program}");
+    }
+    found
+}
+
+/// A gate at the present time in which everything has happened once.
+pub(crate) fn populated() -> populated::Populated {
+    let days = 2 * 24 * 60 * 60 * 1_000;
+    let minutes = 10 * 60 * 1_000;
+    let clock = Arc::new(TestClock::at_ms(SystemClock::new().now_ms() - days - minutes));
+    let gate = ephemeral(|builder| builder.clock(clock.clone()));
+    populated::Populated::fill(gate, clock)
 }

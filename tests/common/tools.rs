@@ -18,8 +18,9 @@ pub(crate) fn can(what: &str, works: bool) -> bool {
 
 /// Runs a program; true when it ends well.
 pub(crate) fn run(program: &str, args: &[&str]) -> bool {
-    let run = Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    run.status().is_ok_and(|status| status.success())
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 pub(crate) fn strace() -> bool {
