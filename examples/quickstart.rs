@@ -206,8 +206,12 @@ fn short(hex: &impl AsRef<str>) -> String {
 fn directory() -> Result<PathBuf, BoxError> {
     match std::env::args_os().nth(1) {
         Some(given) => {
+            let given = PathBuf::from(given);
             std::fs::create_dir_all(&given)?;
-            Ok(given.into())
+            if given.join("shop.db").exists() {
+                return Err(format!("{} holds a shop already: name another directory", given.display()).into());
+            }
+            Ok(given)
         }
         None => Ok(tempfile::Builder::new().prefix("countersign-quickstart-").tempdir()?.keep()),
     }
