@@ -1,6 +1,8 @@
 //! What several test binaries share.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod world;
+
 use std::path::PathBuf;
 
 use countersign::{Error, Gate, GateBuilder, Outcome};
