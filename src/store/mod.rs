@@ -25,6 +25,7 @@ pub(crate) mod transition;
 pub(crate) mod tx;
 pub(crate) mod verify;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -66,7 +67,6 @@ enum Guard {
 }
 
 /// Committed events on their way to the sink, in order.
-#[derive(Default)]
 struct Outbox {
     events: VecDeque<AuditEvent>,
     delivering: bool,
@@ -87,18 +87,22 @@ impl Store {
         let store_id = crate::names::random_hex::<16>()?;
         let now = clock.now_ms();
         let actor = Actor { name: "countersign".to_owned(), channel: Channel::library() };
+        let first = RefCell::new(Vec::new());
         let created = |sql: &rusqlite::Transaction<'_>| {
             let mut tx = Tx::begin(sql, now, &instance_id, &actor, Instant::now())?;
-            tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })
+            tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })?;
+            *first.borrow_mut() = tx.finish().1;
+            Ok(())
         };
         let pools = Pools::open(options, &created)?;
+        let outbox = Outbox { events: first.into_inner().into(), delivering: false };
         Ok(Self {
             pools,
             clock,
             instance_id,
             seen: Mutex::new(None),
             sink,
-            outbox: Mutex::new(Outbox::default()),
+            outbox: Mutex::new(outbox),
             opened_by: std::process::id(),
             looked_at: Mutex::new(None),
             head_file: OnceLock::new(),
