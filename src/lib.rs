@@ -19,6 +19,8 @@ mod instance;
 pub mod lifecycle;
 mod liveness;
 mod names;
+#[cfg(feature = "tokio")]
+mod on_tokio;
 mod operator;
 mod plan;
 mod recovery;
@@ -27,6 +29,7 @@ mod report;
 mod reviewer;
 mod seal;
 mod store;
+mod wait;
 
 pub use agent::Agent;
 pub use audit::{AuditEvent, AuditQuery, AuditSink, Head};
@@ -43,6 +46,8 @@ pub use gate::Gate;
 pub use lifecycle::State;
 pub use liveness::Liveness;
 pub use names::{Channel, PlanToken};
+#[cfg(feature = "tokio")]
+pub use on_tokio::{AuditEvents, ChannelSink};
 pub use operator::{Audit, Difference, Health, Operator, StuckPlan, VerifyReport};
 pub use plan::{
     Approval, ApprovalGiven, Created, Decision, EarlierRejection, Listing, NewPlan, PendingPlan, Plan, Redeem, Settled,
@@ -50,3 +55,4 @@ pub use plan::{
 pub use recovery::{Outcome, RecoveryReport, RestoreReport};
 pub use reviewer::Reviewer;
 pub use seal::{Seal, SealFields};
+pub use wait::Awaited;

@@ -101,6 +101,7 @@ impl Inner {
 
 /// The restart scan.
 pub(crate) fn recover(inner: &Inner, actor: &Actor) -> Result<RecoveryReport> {
+    let _span = crate::report::span("recover", "");
     let started = Instant::now();
     let mut report = RecoveryReport::default();
     let stuck = inner.read(|reader| reader.stuck_keys())?;
@@ -267,6 +268,7 @@ fn forget_dead_instances(inner: &Inner, actor: &Actor) -> Result<u64> {
 
 /// Asks the hook about one plan and settles it.
 pub(crate) fn reconcile(inner: &Inner, actor: &Actor, token: &str) -> Result<Settled> {
+    let _span = crate::report::span("reconcile", token);
     let found = inner.write(actor, |tx| {
         let Some(row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
         if !row.state.is_stuck() {
@@ -296,6 +298,7 @@ pub(crate) fn reconcile(inner: &Inner, actor: &Actor, token: &str) -> Result<Set
 
 /// Records what an operator verified.
 pub(crate) fn settle(inner: &Inner, actor: &Actor, token: &str, outcome: &Outcome) -> Result<Settled> {
+    let _span = crate::report::span("settle", token);
     let evidence = Evidence::of(inner, outcome);
     inner.write(actor, |tx| {
         let Some(mut row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
@@ -312,6 +315,7 @@ pub(crate) fn settle(inner: &Inner, actor: &Actor, token: &str, outcome: &Outcom
 
 /// Turns the claim of an owner that is gone, or that nobody can tell, into `uncertain`.
 pub(crate) fn mark_interrupted(inner: &Inner, actor: &Actor, token: &str, attempt: u32) -> Result<Settled> {
+    let _span = crate::report::span("mark_interrupted_as_uncertain", token);
     inner.write(actor, |tx| {
         let Some(mut row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
         if !row.state.is_stuck() {
@@ -363,6 +367,7 @@ fn refuse_owner(inner: &Inner, tx: &Tx<'_>, row: &PlanRow, verb: Verb) -> Result
 /// An operator accepts that the file was put back to an earlier state: what was open expires, what was claimed is
 /// uncertain.
 pub(crate) fn accept_restore(inner: &Inner, actor: &Actor) -> Result<RestoreReport> {
+    let _span = crate::report::span("accept_restore", "");
     inner.usable()?;
     let answer = inner.store.write_accepting(actor, |tx, rolled_back| {
         if !rolled_back {

@@ -24,6 +24,7 @@ mod sql_error;
 pub(crate) mod transition;
 pub(crate) mod tx;
 pub(crate) mod verify;
+mod watch;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -42,9 +43,14 @@ use pool::{Conn, OpenOptions, PooledConn, Pools};
 use read::Reader;
 use sql_error::sql_error;
 use tx::{Draft, No, Seen, Tx};
+use watch::Watch;
+
+pub(crate) use watch::Subscription;
 
 /// The open file, with what a gate remembers of it.
 pub(crate) struct Store {
+    /// Dropped first: its connection is closed while the file still counts as open.
+    watch: Watch,
     pools: Pools,
     clock: Arc<dyn Clock>,
     instance_id: String,
@@ -64,6 +70,9 @@ enum Guard {
     Check,
     Accept,
 }
+
+/// What a committed transaction answers, and its audit rows.
+type Committed<T> = (Result<T, No>, Vec<AuditEvent>);
 
 /// Committed events on their way to the sink, in order.
 #[derive(Default)]
@@ -93,6 +102,7 @@ impl Store {
         };
         let pools = Pools::open(options, &created)?;
         Ok(Self {
+            watch: Watch::new(clock.clone()),
             pools,
             clock,
             instance_id,
@@ -147,7 +157,9 @@ impl Store {
         self.check_process()?;
         let started = Instant::now();
         let mut conn = self.pools.writer(started)?;
-        self.write_on(&mut conn, actor, started, Guard::Check, f)
+        let done = self.write_on(&mut conn, actor, started, Guard::Check, f);
+        drop(conn);
+        self.answer(done)
     }
 
     /// As `write`, for a claim: the file must still be the one that was opened. Where its main file changed since the
@@ -170,7 +182,9 @@ impl Store {
             *looked_at = Some(stat);
         }
         drop(looked_at);
-        self.write_on(&mut conn, actor, started, Guard::Check, f)
+        let done = self.write_on(&mut conn, actor, started, Guard::Check, f);
+        drop(conn);
+        self.answer(done)
     }
 
     /// As `write`, by an operator who accepts that the file was put back: the remembered head is not asked for.
@@ -184,14 +198,16 @@ impl Store {
         let mut conn = self.pools.writer(started)?;
         map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
         let seen = lock(&self.seen).clone();
-        self.write_on(&mut conn, actor, started, Guard::Accept, |tx| {
+        let done = self.write_on(&mut conn, actor, started, Guard::Accept, |tx| {
             let rolled_back = match tx.check_not_rolled_back(seen.as_ref()) {
                 Ok(()) => false,
                 Err(error) if error.is_rolled_back() => true,
                 Err(error) => return Err(error),
             };
             f(tx, rolled_back)
-        })
+        });
+        drop(conn);
+        self.answer(done)
     }
 
     fn write_on<T>(
@@ -201,19 +217,45 @@ impl Store {
         started: Instant,
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<T> {
+    ) -> Result<Committed<T>> {
         let outcome = self.transact(conn, actor, started, guard, f);
         if let Err(error) = &outcome
             && (error.is_ambiguous() || error.is_storage())
         {
             conn.mark_broken();
         }
-        let (answer, events) = outcome?;
         // The writer is still held: events enter the outbox in the order of their commits.
-        if self.sink.is_some() && !events.is_empty() {
-            lock(&self.outbox).events.extend(events);
+        if let (Ok((_, events)), Some(_)) = (&outcome, &self.sink) {
+            lock(&self.outbox).events.extend(events.iter().cloned());
+        }
+        outcome
+    }
+
+    /// Tells of what was committed, after the writer was given back: what is told may take its time.
+    fn answer<T>(&self, done: Result<Committed<T>>) -> Result<T> {
+        let (answer, events) = done?;
+        if !events.is_empty() {
+            self.watch.committed();
+            crate::report::events(&events);
         }
         answer.map_err(|no| Error::refused(no.refusal))
+    }
+
+    /// A place among those who are woken when the plan changes or its time is over, or at the deadline; without a plan,
+    /// on every change. Subscribe first, then read.
+    pub(crate) fn subscribe(
+        &self,
+        token: Option<&str>,
+        expires_at: Option<i64>,
+        deadline: Option<Instant>,
+    ) -> Result<Subscription> {
+        self.check_process()?;
+        self.watch.subscribe(&self.pools, token, expires_at, deadline)
+    }
+
+    /// Wakes everybody who waits; nobody waits on a closed gate.
+    pub(crate) fn stop_waiting(&self) {
+        self.watch.close();
     }
 
     fn transact<T>(
@@ -223,7 +265,7 @@ impl Store {
         started: Instant,
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<(Result<T, No>, Vec<AuditEvent>)> {
+    ) -> Result<Committed<T>> {
         hit("before_begin");
         let sql = conn.begin_immediate(started)?;
         // The clock is read under the lock: times follow the order of the commits.

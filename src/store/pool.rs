@@ -86,7 +86,8 @@ impl Pools {
         let opened = open::open(&options, created)?;
         let file_id = opened.file.id();
         let pool = |role, size, first| {
-            let manager = Manager::new(role, first, &opened.path, file_id, options.busy_deadline, options.hooks.clone());
+            let manager =
+                Manager::new(role, first, &opened.path, file_id, options.busy_deadline, options.hooks.clone());
             Pool::new(manager, size)
         };
         let writer = pool(Role::Writer, 1, Some(opened.connection));

@@ -386,10 +386,9 @@ fn head(conn: &Conn) -> Result<i64> {
 fn audit_from(conn: &Conn, seq: i64) -> Result<Vec<(i64, Option<String>)>> {
     let started = Instant::now();
     let rows = conn.sql().prepare_cached(q::AUDIT_TOKENS_FROM).and_then(|mut statement| {
-        let rows = statement.query_map(
-            rusqlite::named_params! {":seq": seq, ":limit": NEWS_MAX + 1},
-            |row| Ok((row.get("seq")?, row.get("plan_token")?)),
-        )?;
+        let rows = statement.query_map(rusqlite::named_params! {":seq": seq, ":limit": NEWS_MAX + 1}, |row| {
+            Ok((row.get("seq")?, row.get("plan_token")?))
+        })?;
         rows.collect()
     });
     rows.map_err(|error| sql_error(error, started))
