@@ -96,11 +96,18 @@ impl Store {
         let store_id = crate::names::random_hex::<16>()?;
         let now = clock.now_ms();
         let actor = Actor { name: "countersign".to_owned(), channel: Channel::library() };
+        let first = Mutex::new(Vec::new());
         let created = |sql: &rusqlite::Transaction<'_>| {
             let mut tx = Tx::begin(sql, now, &instance_id, &actor, Instant::now())?;
-            tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })
+            tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })?;
+            *lock(&first) = tx.finish().1;
+            Ok(())
         };
         let pools = Pools::open(options, &created)?;
+        // Committed, when this open was the one that created the file.
+        let first = std::mem::take(&mut *lock(&first));
+        crate::report::events(&first);
+        let events = if sink.is_some() { first.into() } else { VecDeque::new() };
         Ok(Self {
             watch: Watch::new(clock.clone()),
             pools,
@@ -108,7 +115,7 @@ impl Store {
             instance_id,
             seen: Mutex::new(None),
             sink,
-            outbox: Mutex::new(Outbox::default()),
+            outbox: Mutex::new(Outbox { events, delivering: false }),
             opened_by: std::process::id(),
             looked_at: Mutex::new(None),
             head_file: OnceLock::new(),

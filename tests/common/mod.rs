@@ -11,6 +11,12 @@ pub(crate) fn directory() -> PathBuf {
     tempfile::Builder::new().prefix("countersign-test-").tempdir().unwrap().keep()
 }
 
+/// Held by tests of one binary that count the threads of their process.
+pub(crate) fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// A gate on a fresh file, with options.
 pub(crate) fn ephemeral(set: impl FnOnce(GateBuilder) -> GateBuilder) -> Gate {
     set(Gate::builder(directory().join("gate.db"))).open().unwrap()
