@@ -117,7 +117,7 @@ impl Agent {
         let _span = crate::report::span("begin_execute", &redeem.token);
         let claim_token = random_hex::<24>()?;
         self.inner.register()?;
-        let (plan, live) = self.inner.write_claim(&self.actor, |tx| {
+        let (plan, live) = self.inner.write(&self.actor, |tx| {
             let full = match claim(tx, redeem, &self.actor.name, &claim_token)? {
                 Ok(full) => full,
                 Err(no) => return Ok(Err(no)),
@@ -173,7 +173,7 @@ impl Agent {
     pub(crate) fn consume_prepared(&self, redeem: &PreparedRedeem) -> Result<Plan> {
         let _span = crate::report::span("consume", &redeem.token);
         let claim_token = random_hex::<24>()?;
-        self.inner.write_claim(&self.actor, |tx| {
+        self.inner.write(&self.actor, |tx| {
             let mut full = match claim(tx, redeem, &self.actor.name, &claim_token)? {
                 Ok(full) => full,
                 Err(no) => return Ok(Err(no)),
@@ -194,7 +194,7 @@ impl Agent {
         let claim_token = short(claim_token);
         let _span = crate::report::span("adopt", &token);
         self.inner.register()?;
-        let (plan, live) = self.inner.write_claim(&self.actor, |tx| {
+        let (plan, live) = self.inner.write(&self.actor, |tx| {
             let Some(mut row) = tx.find(&token, Some(&self.actor.name))? else { return Ok(Err(unknown_token(&token))) };
             if let Verdict::Refuse(code) = gates::report(&row, attempt, &claim_token, Report::Adopt) {
                 let no = No::about(&row, row.refusal(code));

@@ -28,6 +28,7 @@ mod refusal;
 mod report;
 mod reviewer;
 mod seal;
+mod settle;
 mod store;
 mod wait;
 
@@ -52,7 +53,8 @@ pub use operator::{Audit, Difference, Health, Operator, StuckPlan, VerifyReport}
 pub use plan::{
     Approval, ApprovalGiven, Created, Decision, EarlierRejection, Listing, NewPlan, PendingPlan, Plan, Redeem, Settled,
 };
-pub use recovery::{Outcome, RecoveryReport, RestoreReport};
+pub use recovery::{Outcome, RecoveryReport};
 pub use reviewer::Reviewer;
 pub use seal::{Seal, SealFields};
+pub use settle::RestoreReport;
 pub use wait::Awaited;

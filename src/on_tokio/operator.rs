@@ -7,7 +7,8 @@ use crate::audit::{AuditEvent, AuditQuery, Head};
 use crate::error::Result;
 use crate::operator::{Health, Operator, StuckPlan, VerifyReport};
 use crate::plan::{Listing, Plan, Settled, short};
-use crate::recovery::{Outcome, RecoveryReport, RestoreReport};
+use crate::recovery::{Outcome, RecoveryReport};
+use crate::settle::RestoreReport;
 
 impl Operator {
     /// As [`plan`](Operator::plan), without blocking the runtime.
