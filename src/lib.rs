@@ -77,6 +77,8 @@ mod instance;
 pub mod lifecycle;
 mod liveness;
 mod names;
+#[cfg(feature = "tokio")]
+mod on_tokio;
 mod operator;
 mod plan;
 mod recovery;
@@ -86,6 +88,7 @@ mod reviewer;
 mod seal;
 mod settle;
 mod store;
+mod wait;
 
 pub use agent::Agent;
 pub use audit::{AuditEvent, AuditQuery, AuditSink, Head};
@@ -102,6 +105,8 @@ pub use gate::Gate;
 pub use lifecycle::State;
 pub use liveness::Liveness;
 pub use names::{Channel, PlanToken};
+#[cfg(feature = "tokio")]
+pub use on_tokio::{AuditEvents, ChannelSink};
 pub use operator::{Audit, Difference, Health, Operator, StuckPlan, VerifyReport};
 pub use plan::{
     Approval, ApprovalGiven, Created, Decision, EarlierRejection, Listing, NewPlan, PendingPlan, Plan, Redeem, Settled,
@@ -110,6 +115,7 @@ pub use recovery::{Outcome, RecoveryReport};
 pub use reviewer::Reviewer;
 pub use seal::{Seal, SealFields};
 pub use settle::RestoreReport;
+pub use wait::Awaited;
 
 /// The README's Rust blocks are tests.
 #[cfg(doctest)]

@@ -163,6 +163,7 @@ impl Operator {
     /// # Errors
     /// Busy and storage errors; what was swept before stays swept.
     pub fn sweep(&self) -> Result<u64> {
+        let _span = crate::report::span("sweep", "");
         let mut swept = 0;
         for state in [State::Previewed, State::AwaitingApproval, State::Approved] {
             loop {
@@ -188,6 +189,7 @@ impl Operator {
     /// # Errors
     /// Busy and storage errors; what was purged before stays purged.
     pub fn purge(&self, older_than: Duration) -> Result<u64> {
+        let _span = crate::report::span("purge", "");
         let age = i64::try_from(older_than.as_millis()).unwrap_or(i64::MAX);
         let before = self.inner.store.now().saturating_sub(age);
         let (mut after, mut purged) = (i64::MIN, 0);

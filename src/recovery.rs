@@ -101,6 +101,7 @@ impl Inner {
 
 /// The restart scan.
 pub(crate) fn recover(inner: &Inner, actor: &Actor) -> Result<RecoveryReport> {
+    let _span = crate::report::span("recover", "");
     let started = Instant::now();
     let mut report = RecoveryReport::default();
     let stuck = inner.read(|reader| reader.stuck_keys())?;
@@ -269,6 +270,7 @@ fn forget_dead_instances(inner: &Inner, actor: &Actor) -> u64 {
 
 /// Asks the hook about one plan and settles it.
 pub(crate) fn reconcile(inner: &Inner, actor: &Actor, token: &str) -> Result<Settled> {
+    let _span = crate::report::span("reconcile", token);
     let found = inner.write(actor, |tx| {
         let Some(row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
         if !row.state.is_stuck() {

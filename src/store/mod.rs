@@ -24,8 +24,8 @@ mod sql_error;
 pub(crate) mod transition;
 pub(crate) mod tx;
 pub(crate) mod verify;
+mod watch;
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,9 +43,14 @@ use pool::{Conn, OpenOptions, PooledConn, Pools};
 use read::Reader;
 use sql_error::sql_error;
 use tx::{Draft, No, Seen, Tx};
+use watch::Watch;
+
+pub(crate) use watch::Subscription;
 
 /// The open file, with what a gate remembers of it.
 pub(crate) struct Store {
+    /// Dropped first: its connection is closed while the file still counts as open.
+    watch: Watch,
     pools: Pools,
     clock: Arc<dyn Clock>,
     instance_id: String,
@@ -65,6 +70,9 @@ enum Guard {
     Check,
     Accept,
 }
+
+/// What a committed transaction answers, and its audit rows.
+type Committed<T> = (Result<T, No>, Vec<AuditEvent>);
 
 /// Committed events on their way to the sink, in order.
 struct Outbox {
@@ -87,22 +95,26 @@ impl Store {
         let store_id = crate::names::random_hex::<16>()?;
         let now = clock.now_ms();
         let actor = Actor { name: "countersign".to_owned(), channel: Channel::library() };
-        let first = RefCell::new(Vec::new());
+        let first = Mutex::new(Vec::new());
         let created = |sql: &rusqlite::Transaction<'_>| {
             let mut tx = Tx::begin(sql, now, &instance_id, &actor, Instant::now())?;
             tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })?;
-            *first.borrow_mut() = tx.finish().1;
+            *lock(&first) = tx.finish().1;
             Ok(())
         };
         let pools = Pools::open(options, &created)?;
-        let outbox = Outbox { events: first.into_inner().into(), delivering: false };
+        // Committed, when this open was the one that created the file.
+        let first = std::mem::take(&mut *lock(&first));
+        crate::report::events(&first);
+        let events = if sink.is_some() { first.into() } else { VecDeque::new() };
         Ok(Self {
+            watch: Watch::new(clock.clone()),
             pools,
             clock,
             instance_id,
             seen: Mutex::new(None),
             sink,
-            outbox: Mutex::new(outbox),
+            outbox: Mutex::new(Outbox { events, delivering: false }),
             opened_by: std::process::id(),
             looked_at: Mutex::new(None),
             head_file: OnceLock::new(),
@@ -168,7 +180,7 @@ impl Store {
         if answer.as_ref().is_err_and(Error::is_ambiguous) {
             self.barrier();
         }
-        answer
+        self.answer(answer)
     }
 
     /// As `write`, by an operator who accepts that the file was put back: the remembered head is not asked for.
@@ -194,7 +206,7 @@ impl Store {
         if answer.as_ref().is_err_and(Error::is_ambiguous) {
             self.barrier();
         }
-        answer
+        self.answer(answer)
     }
 
     /// Where the main file changed since the last look (a checkpoint, or a copy put over it), the page cache goes before
@@ -235,19 +247,45 @@ impl Store {
         started: Instant,
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<T> {
+    ) -> Result<Committed<T>> {
         let outcome = self.transact(conn, actor, started, guard, f);
         if let Err(error) = &outcome
             && (error.is_ambiguous() || error.is_storage())
         {
             conn.mark_broken();
         }
-        let (answer, events) = outcome?;
         // The writer is still held: events enter the outbox in the order of their commits.
-        if self.sink.is_some() && !events.is_empty() {
-            lock(&self.outbox).events.extend(events);
+        if let (Ok((_, events)), Some(_)) = (&outcome, &self.sink) {
+            lock(&self.outbox).events.extend(events.iter().cloned());
+        }
+        outcome
+    }
+
+    /// Tells of what was committed, after the writer was given back: what is told may take its time.
+    fn answer<T>(&self, done: Result<Committed<T>>) -> Result<T> {
+        let (answer, events) = done?;
+        if !events.is_empty() {
+            self.watch.committed();
+            crate::report::events(&events);
         }
         answer.map_err(|no| Error::refused(no.refusal))
+    }
+
+    /// A place among those who are woken when the plan changes or its time is over, or at the deadline; without a plan,
+    /// on every change. Subscribe first, then read.
+    pub(crate) fn subscribe(
+        &self,
+        token: Option<&str>,
+        expires_at: Option<i64>,
+        deadline: Option<Instant>,
+    ) -> Result<Subscription> {
+        self.check_process()?;
+        self.watch.subscribe(&self.pools, token, expires_at, deadline)
+    }
+
+    /// Wakes everybody who waits; nobody waits on a closed gate.
+    pub(crate) fn stop_waiting(&self) {
+        self.watch.close();
     }
 
     fn transact<T>(
@@ -257,7 +295,7 @@ impl Store {
         started: Instant,
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<(Result<T, No>, Vec<AuditEvent>)> {
+    ) -> Result<Committed<T>> {
         hit("before_begin");
         let sql = conn.begin_immediate(started)?;
         // Waiting for the lock may have taken long.

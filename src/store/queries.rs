@@ -193,6 +193,8 @@ pub(super) const AUDIT_INSERT: &str = concat!(
      :detail, :preview_count, :fingerprint, :attempt, :instance_id, :duration_us, :prev_hash, :hash)"
 );
 pub(super) const AUDIT_HEAD: &str = "SELECT seq, hash FROM audit_events ORDER BY seq DESC LIMIT 1";
+pub(super) const AUDIT_TOKENS_FROM: &str =
+    "SELECT seq, plan_token FROM audit_events WHERE seq >= :seq ORDER BY seq LIMIT :limit";
 pub(super) const AUDIT_HASH_AT: &str = "SELECT hash FROM audit_events WHERE seq = :seq";
 pub(super) const AUDIT_STORE_ID: &str = "SELECT detail FROM audit_events WHERE seq = 1 AND event = 'store_created'";
 pub(super) const AUDIT_OF_PLAN: &str =

@@ -19,6 +19,12 @@ pub(crate) fn directory() -> PathBuf {
     tempfile::Builder::new().prefix("countersign-test-").tempdir().unwrap().keep()
 }
 
+/// Held by tests of one binary that count the threads of their process.
+pub(crate) fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// A builder with as many readers as `COUNTERSIGN_TEST_READERS` says: everything has to work with one.
 pub(crate) fn builder(path: impl AsRef<Path>) -> GateBuilder {
     let builder = Gate::builder(path);
