@@ -163,12 +163,21 @@ pub(super) const APPROVALS_DELETE: &str = "DELETE FROM approvals WHERE plan_toke
 pub(super) const TOMBSTONE_INSERT: &str = "
 INSERT INTO tombstones (plan_token, kind, caller, tool, idempotency_key, fingerprint, attempt, reason, actor, at)
 VALUES (:plan_token, :kind, :caller, :tool, :idempotency_key, :fingerprint, :attempt, :reason, :actor, :at)";
-pub(super) const TOMBSTONE: &str = "
-SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
- WHERE plan_token = :plan_token";
-pub(super) const TOMBSTONE_BY_KEY: &str = "
-SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
- WHERE caller = :caller AND tool = :tool AND idempotency_key = :key";
+/// What answers for a plan after its purge. Its seal stands in the row of its creation.
+macro_rules! tombstone_columns {
+    () => {
+        "plan_token, kind, caller, tool, fingerprint, attempt, reason, at, \
+         ifnull((SELECT a.detail FROM audit_events a WHERE a.plan_token = tombstones.plan_token \
+                  AND a.event IN ('previewed', 'awaiting_approval') ORDER BY a.seq LIMIT 1), '') AS seal"
+    };
+}
+pub(super) const TOMBSTONE: &str =
+    concat!("SELECT ", tombstone_columns!(), " FROM tombstones WHERE plan_token = :plan_token");
+pub(super) const TOMBSTONE_BY_KEY: &str = concat!(
+    "SELECT ",
+    tombstone_columns!(),
+    " FROM tombstones WHERE caller = :caller AND tool = :tool AND idempotency_key = :key"
+);
 pub(super) const TOMBSTONE_REJECTED: &str = "
 SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
  WHERE kind = 'rejected' AND lifted_at IS NULL AND tool = :tool AND fingerprint = :fingerprint AND plan_token <> :except
