@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod child;
+pub(crate) mod host;
 pub(crate) mod invariants;
 pub(crate) mod ledger;
 pub(crate) mod populated;
