@@ -160,7 +160,9 @@ fn under_saturation_no_process_starves() {
         let longest = figures.iter().map(|figure| figure["longest_ms"].as_u64().unwrap()).max().unwrap();
         let mean = calls.iter().sum::<u64>() / calls.len() as u64;
         let slowest = *calls.iter().min().unwrap();
-        println!("round {round}: calls of each process {calls:?}, mean {mean}, slowest {slowest}, longest wait {longest} ms");
+        println!(
+            "round {round}: calls of each process {calls:?}, mean {mean}, slowest {slowest}, longest wait {longest} ms"
+        );
         fair = slowest * 4 >= mean && longest < 500;
         if fair {
             break;

@@ -101,7 +101,10 @@ fn a_hook_that_panics_hangs_or_fails_counts_as_unknown_and_the_scan_goes_on() {
     assert_eq!(report.uncertain, tokens[..3]);
     assert_eq!(report.settled, [(tokens[3].clone(), State::Failed)]);
     let texts: Vec<_> = report.errors.iter().map(|(_, text)| text.as_str()).collect();
-    assert!(texts[0].contains("panicked") && texts[1].contains("did not answer") && texts[2].len() < 5_000, "{texts:?}");
+    assert!(
+        texts[0].contains("panicked") && texts[1].contains("did not answer") && texts[2].len() < 5_000,
+        "{texts:?}"
+    );
     let details = operator.history(&tokens[1]).unwrap().pop().unwrap();
     assert!(details.detail.is_some_and(|detail| detail.contains("did not answer")));
     drop(hang);
@@ -114,9 +117,10 @@ fn when_the_time_of_a_scan_is_up_the_rest_is_reported_as_not_asked() {
     let (_hang, hanging) = mpsc::channel::<()>();
     let hanging = Mutex::new(hanging);
     let gate = open(&path, |builder| {
-        builder.hook_deadline(Duration::from_secs(60)).recover_deadline(Duration::from_millis(300)).reconcile(
-            move |_| hanging.lock().unwrap().recv().map(|()| Outcome::NotDone).map_err(Into::into),
-        )
+        builder
+            .hook_deadline(Duration::from_secs(60))
+            .recover_deadline(Duration::from_millis(300))
+            .reconcile(move |_| hanging.lock().unwrap().recv().map(|()| Outcome::NotDone).map_err(Into::into))
     });
     let report = gate.operator("op").unwrap().recover().unwrap();
     assert_eq!(report.uncertain, tokens[..1]);
@@ -166,7 +170,10 @@ fn a_hundred_bad_rows_do_not_hide_the_one_behind_them() {
     let report = gate.operator("op").unwrap().recover().unwrap();
     assert_eq!(report.settled, [(tokens[100].clone(), State::Executed)]);
     assert_eq!(report.errors.len(), 100);
-    assert_eq!(report.errors.iter().map(|(token, _)| token).collect::<Vec<_>>(), tokens[..100].iter().collect::<Vec<_>>());
+    assert_eq!(
+        report.errors.iter().map(|(token, _)| token).collect::<Vec<_>>(),
+        tokens[..100].iter().collect::<Vec<_>>()
+    );
     assert!(report.errors.iter().all(|(_, text)| !text.is_empty()));
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
