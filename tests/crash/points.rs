@@ -76,7 +76,8 @@ fn dies(scene: &str, single: bool, point: &str, nth: u32, after: &Value) -> bool
     let gate = common::builder(&path).reconcile(ledger.hook()).open().unwrap();
     let operator = gate.operator("op").unwrap();
     if scene == "accept_restore" {
-        assert_eq!(operator.accept_restore().unwrap().already, left == *after, "{what}");
+        // The head file is written last: until then the restore is to be accepted (again), which loses nothing more.
+        assert!(!operator.accept_restore().unwrap().already, "{what}");
     }
     let report = operator.recover().unwrap();
     assert_eq!((&report.alive, &report.unknown_owner), (&vec![], &vec![]), "{what}");
