@@ -1,5 +1,7 @@
 //! SQLite's locks on the file are there after every public call: nobody opened the file beside SQLite.
 
+#![allow(clippy::disallowed_methods, reason = "the very thing that must not be done, to see that it is noticed")]
+
 use std::time::Duration;
 
 use countersign::{Approval, AuditQuery, Gate, NewPlan, Outcome, Redeem};
@@ -104,7 +106,10 @@ fn sqlites_locks_are_held_after_every_public_call() {
     second.close().unwrap();
     drop(second);
     held("another close");
-    Gate::open(path.with_extension("missing/dir")).unwrap_err();
+    Gate::open(path.with_file_name("missing").join("gate.db")).unwrap_err();
     held("a failed open");
+    // And this is how they get lost: somebody opens the file beside SQLite, and closes it.
+    drop(std::fs::File::open(&path).unwrap());
+    assert!(!locks_of(&path), "this test cannot see a lost lock");
     println!("the locks were looked at after {} calls", calls.get());
 }
