@@ -123,7 +123,12 @@ pub(crate) fn recover(inner: &Inner, actor: &Actor) -> Result<RecoveryReport> {
                 continue;
             }
             Ok(Owner::Other(Liveness::Unknown)) => {
-                report.unknown_owner.push(token);
+                // Another scan may have settled the plan since the list was read, and forgotten the owner.
+                match still_as_found(inner, &key) {
+                    Ok(true) => report.unknown_owner.push(token),
+                    Ok(false) => {}
+                    Err(error) => report.errors.push((token, error.to_string())),
+                }
                 continue;
             }
             Err(error) => {
@@ -209,6 +214,10 @@ fn recover_one(inner: &Inner, actor: &Actor, key: &StuckKey, left: Duration) -> 
         settle_row(tx, &mut row, &outcome, &evidence)?;
         Ok(Ok(Some(Recovered { state: row.state, trouble: trouble.clone() })))
     })
+}
+
+fn still_as_found(inner: &Inner, key: &StuckKey) -> Result<bool> {
+    inner.read(|reader| Ok(reader.find(&key.plan_token, None)?.is_some_and(|row| as_found(&row, key))))
 }
 
 /// Same claim, same owner, same state.
