@@ -76,8 +76,8 @@ fn main() -> Result<(), BoxError> {
     let plan = preview(&agent, &shop, &green_tea, "harvest of last year, make room for the new one")?;
     let sencha = |shop: &Shop| -> Result<i64, BoxError> { Ok(shop.products("green tea")?[0].price_cents) };
     say(&format!(
-        "plan {} is {}; the first of its prices is {} cents",
-        short(&plan.plan_token),
+        "plan {:.8}… is {}; the first of its prices is {} cents",
+        plan.plan_token,
         plan.state,
         sencha(&shop)?
     ));
@@ -92,7 +92,7 @@ fn main() -> Result<(), BoxError> {
     let why = visible(card.reason.as_deref().unwrap_or(""));
     say(&format!("affects {} products, in the agent's words: {why}", card.preview_count.unwrap_or(0)));
     let decision = reviewer.approve(&card.plan_token, &card.seal)?;
-    say(&format!("{} approved seal {}: the plan is {}", reviewer.name(), short(&card.seal), decision.state));
+    say(&format!("{} approved seal {:.8}…: the plan is {}", reviewer.name(), card.seal, decision.state));
 
     step("The agent runs it: claim, UPDATE in shop.db, confirm");
     let answer = run(&agent, &mut shop, plan.plan_token.as_str(), &green_tea)?;
@@ -116,14 +116,14 @@ fn main() -> Result<(), BoxError> {
     step("A small plan needs nobody, but the reviewer says no");
     let oolong = MarkDown { category: "oolong and white".to_owned(), percent: 60 };
     let plan_c = preview(&agent, &shop, &oolong, "clearance")?;
-    say(&format!("plan {} is {}", short(&plan_c.plan_token), plan_c.state));
+    say(&format!("plan {:.8}… is {}", plan_c.plan_token, plan_c.state));
     reviewer.reject(&plan_c.plan_token, Some("below what we pay for it"))?;
     refused("PLAN_REJECTED", &run(&agent, &mut shop, plan_c.plan_token.as_str(), &oolong)?)?;
 
     step("The agent proposes the same again: it needs a person now, who sees the earlier no");
     let again = preview(&agent, &shop, &oolong, "clearance, second try")?;
     let no = again.earlier_rejection.ok_or("the earlier rejection was forgotten")?;
-    say(&format!("plan {} is {}", short(&again.plan_token), again.state));
+    say(&format!("plan {:.8}… is {}", again.plan_token, again.state));
     say(&format!("earlier, {} said: {}", no.reviewer, visible(no.reason.as_deref().unwrap_or(""))));
     refused("AWAITING_APPROVAL", &run(&agent, &mut shop, again.plan_token.as_str(), &oolong)?)?;
 
@@ -197,17 +197,16 @@ fn say(text: &str) {
     println!("  {text}");
 }
 
-/// The start of a token or a seal, for a person's eyes.
-fn short(hex: &impl AsRef<str>) -> String {
-    format!("{:.8}…", hex.as_ref())
-}
-
 /// The directory of the first argument, or a new one.
 fn directory() -> Result<PathBuf, BoxError> {
     match std::env::args_os().nth(1) {
         Some(given) => {
+            let given = PathBuf::from(given);
             std::fs::create_dir_all(&given)?;
-            Ok(given.into())
+            if given.join("shop.db").exists() {
+                return Err(format!("{} holds a shop already: name another directory", given.display()).into());
+            }
+            Ok(given)
         }
         None => Ok(tempfile::Builder::new().prefix("countersign-quickstart-").tempdir()?.keep()),
     }

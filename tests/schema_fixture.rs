@@ -151,3 +151,17 @@ fn a_schema_1_file_goes_on_where_it_stood() {
     assert_eq!(operator.mark_interrupted_as_uncertain(&tokens["executing"], 1).unwrap().state, State::Uncertain);
     assert_eq!(operator.audit().verify(None).unwrap().difference, None);
 }
+
+#[test]
+fn the_fixture_has_the_schema_of_migration_1() {
+    update();
+    let made = Connection::open(common::directory().join("migrated.db")).unwrap();
+    let migration = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/0001_init.sql");
+    made.execute_batch(&fs::read_to_string(migration).unwrap()).unwrap();
+    let schema = |connection: &Connection| -> Vec<(String, String)> {
+        let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
+        let mut statement = connection.prepare(sql).unwrap();
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    assert_eq!(schema(&Connection::open(copy()).unwrap()), schema(&made), "migration 1 was edited after this file");
+}

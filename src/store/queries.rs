@@ -132,10 +132,15 @@ pub(super) const PLANS_OLDEST_EXECUTING: &str =
     concat!("SELECT min(executing_since) FROM plans WHERE state IN ('executing', 'uncertain') AND ", live!());
 pub(super) const PLANS_WITHOUT_AUDIT: &str = "
 SELECT plan_token FROM plans
- WHERE NOT EXISTS (SELECT 1 FROM audit_events a WHERE a.plan_token = plans.plan_token) LIMIT 1";
+ WHERE NOT EXISTS (SELECT 1 FROM audit_events a
+                    WHERE a.plan_token = plans.plan_token AND a.event IN ('previewed', 'awaiting_approval')) LIMIT 1";
 pub(super) const TOMBSTONES_WITHOUT_AUDIT: &str = "
 SELECT plan_token FROM tombstones
- WHERE NOT EXISTS (SELECT 1 FROM audit_events a WHERE a.plan_token = tombstones.plan_token) LIMIT 1";
+ WHERE NOT EXISTS (SELECT 1 FROM audit_events a
+                    WHERE a.plan_token = tombstones.plan_token AND a.to_state = tombstones.kind
+                      AND a.from_state <> a.to_state) LIMIT 1";
+pub(super) const TOMBSTONES_LIFTED: &str = "
+SELECT plan_token, tool, fingerprint, lifted_at, lifted_by FROM tombstones WHERE lifted_at IS NOT NULL";
 
 pub(super) const APPROVALS_WITHOUT_PLAN: &str = "
 SELECT plan_token FROM approvals
@@ -167,7 +172,7 @@ SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at F
 pub(super) const TOMBSTONE_REJECTED: &str = "
 SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
  WHERE kind = 'rejected' AND lifted_at IS NULL AND tool = :tool AND fingerprint = :fingerprint AND plan_token <> :except
- ORDER BY at DESC, rowid DESC LIMIT 1";
+ ORDER BY rowid DESC LIMIT 1";
 pub(super) const TOMBSTONES_LIFT: &str = "
 UPDATE tombstones SET lifted_at = :now, lifted_by = :actor
  WHERE kind = 'rejected' AND lifted_at IS NULL AND tool = :tool AND fingerprint = :fingerprint";
@@ -194,6 +199,11 @@ pub(super) const AUDIT_HASH_AT: &str = "SELECT hash FROM audit_events WHERE seq 
 pub(super) const AUDIT_STORE_ID: &str = "SELECT detail FROM audit_events WHERE seq = 1 AND event = 'store_created'";
 pub(super) const AUDIT_OF_PLAN: &str =
     concat!("SELECT ", audit_columns!(), " FROM audit_events WHERE plan_token = :plan_token ORDER BY seq");
+/// Only a claim's own report says how long the claim took.
+pub(super) const AUDIT_REPORT_OF_CLAIM: &str = "
+SELECT 1 FROM audit_events
+ WHERE plan_token = :plan_token AND attempt = :attempt AND event IN ('executed', 'failed') AND duration_us IS NOT NULL
+ LIMIT 1";
 pub(super) const AUDIT_AFTER: &str =
     concat!("SELECT ", audit_columns!(), " FROM audit_events WHERE seq > :after ORDER BY seq LIMIT :limit");
 

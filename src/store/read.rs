@@ -86,6 +86,12 @@ impl Reader<'_> {
         Ok(seal.is_some_and(|seal| seal == row.seal))
     }
 
+    /// True when the claim of this attempt reported the end of its work itself.
+    pub(crate) fn was_reported(&self, token: &str, attempt: u32) -> Result<bool> {
+        let params = named_params! {":plan_token": token, ":attempt": attempt};
+        Ok(self.one(q::AUDIT_REPORT_OF_CLAIM, params, |_| Ok(()))?.is_some())
+    }
+
     /// Unfinished plans of the same tool and payload.
     pub(crate) fn twins(&self, row: &PlanRow) -> Result<Vec<String>> {
         let params = named_params! {

@@ -6,6 +6,7 @@ pub(crate) mod invariants;
 pub(crate) mod ledger;
 pub(crate) mod populated;
 pub(crate) mod tools;
+pub(crate) mod world;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
