@@ -57,6 +57,8 @@
 //!
 //! - `bundled` (default): compiles the SQLite that `rusqlite` ships. Without it the system's library is linked, and its
 //!   version is checked when a gate is opened.
+//! - `tokio`: async verbs on the same handles (`*_async`), an async reconcile hook, and a sink that is a channel.
+//! - `tracing`: spans of the verbs and one event for each audit row; problems go there instead of to standard error.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -26,6 +26,7 @@ pub(crate) mod tx;
 pub(crate) mod verify;
 mod watch;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -95,16 +96,15 @@ impl Store {
         let store_id = crate::names::random_hex::<16>()?;
         let now = clock.now_ms();
         let actor = Actor { name: "countersign".to_owned(), channel: Channel::library() };
-        let first = Mutex::new(Vec::new());
+        let first = RefCell::new(Vec::new());
         let created = |sql: &rusqlite::Transaction<'_>| {
             let mut tx = Tx::begin(sql, now, &instance_id, &actor, Instant::now())?;
             tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })?;
-            *lock(&first) = tx.finish().1;
+            *first.borrow_mut() = tx.finish().1;
             Ok(())
         };
         let pools = Pools::open(options, &created)?;
-        // Committed, when this open was the one that created the file.
-        let first = std::mem::take(&mut *lock(&first));
+        let first = first.into_inner();
         crate::report::events(&first);
         let events = if sink.is_some() { first.into() } else { VecDeque::new() };
         Ok(Self {
