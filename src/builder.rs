@@ -240,8 +240,8 @@ impl GateBuilder {
             let deadline = o.hook_deadline;
             o.reconcile = Some(hook.map_err(Error::invalid)?.into_hook(deadline));
         }
-        if o.ttl.is_zero() || o.ttl > o.longest_ttl {
-            return Err(Error::invalid("the default ttl must be above zero and at most the longest ttl"));
+        if o.ttl.as_millis() == 0 || o.ttl > o.longest_ttl {
+            return Err(Error::invalid("the default ttl must be at least 1 ms and at most the longest ttl"));
         }
         if o.longest_ttl > Duration::from_secs(366 * 24 * 60 * 60) {
             return Err(Error::invalid("the longest ttl can be at most 366 days"));

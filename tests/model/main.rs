@@ -1,7 +1,7 @@
 //! Long random runs against a plain model: answers, states, listings and audit after each operation, and the chain at
 //! the end.
 //!
-//! `COUNTERSIGN_MODEL_CASES` (default 200) sets how many runs, `COUNTERSIGN_MODEL_OPS` (default 120) how long the longest
+//! `COUNTERSIGN_MODEL_CASES` (default 128) sets how many runs, `COUNTERSIGN_MODEL_OPS` (default 120) how long the longest
 //! one is. A failure prints the shortest list of operations that shows it.
 
 mod ops;
@@ -139,7 +139,7 @@ fn from_env(name: &str, default: usize) -> usize {
 #[test]
 fn the_gate_does_what_the_plain_model_does() {
     let config = Config {
-        cases: from_env("COUNTERSIGN_MODEL_CASES", 200) as u32,
+        cases: from_env("COUNTERSIGN_MODEL_CASES", 128) as u32,
         max_shrink_iters: 5_000,
         failure_persistence: None,
         ..Config::default()
