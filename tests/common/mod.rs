@@ -15,9 +15,12 @@ use std::sync::Arc;
 use countersign::{Clock as _, Error, Gate, GateBuilder, Outcome, SystemClock, TestClock};
 use serde_json::{Value, json};
 
-/// A directory for one test, kept as long as the gate's process.
+/// A fresh directory. It goes when the thread that asked for it ends, which is when its test ends.
 pub(crate) fn directory() -> PathBuf {
-    tempfile::Builder::new().prefix("countersign-test-").tempdir().unwrap().keep()
+    thread_local! {
+        static ROOT: tempfile::TempDir = tempfile::Builder::new().prefix("countersign-test-").tempdir().unwrap();
+    }
+    ROOT.with(|root| tempfile::tempdir_in(root.path()).unwrap().keep())
 }
 
 /// Held by tests of one binary that count the threads of their process.
@@ -100,32 +103,4 @@ pub(crate) fn populated() -> populated::Populated {
     let clock = Arc::new(TestClock::at_ms(SystemClock::new().now_ms() - days - minutes));
     let gate = ephemeral(|builder| builder.clock(clock.clone()));
     populated::Populated::fill(gate, clock)
-}
-
-/// True while this process holds SQLite's shared lock on the database and the one on its `-shm`. Whoever opens and
-/// closes a second descriptor of the file loses them, without a word.
-pub(crate) fn locks_of(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    // The byte ranges are SQLite's file format: the shared range behind the pending byte, and the log's DMS byte.
-    let files = [(path.to_owned(), "1073741826 1073742335"), (path.with_extension("db-shm"), "128 128")];
-    let me = std::process::id().to_string();
-    let seen = |file: &Path, range: &str, locks: &str| {
-        let inode = std::fs::metadata(file).unwrap().ino().to_string();
-        locks.lines().any(|line| {
-            let words: Vec<_> = line.split_whitespace().collect();
-            words.contains(&"READ")
-                && words.contains(&me.as_str())
-                && words.iter().any(|word| word.rsplit(':').next() == Some(inode.as_str()))
-                && line.ends_with(range)
-        })
-    };
-    // The kernel writes the list in pieces, and under the locking of other processes entries slip between them. A lock
-    // that was lost never comes back by itself, so one sighting is proof.
-    files.iter().all(|(file, range)| {
-        (0..1_000).any(|_| {
-            #[allow(clippy::disallowed_methods, reason = "a file of the kernel, never the database")]
-            let locks = std::fs::read_to_string("/proc/locks").unwrap();
-            seen(file, range, &locks)
-        })
-    })
 }

@@ -8,7 +8,8 @@ use fork::Fork;
 use serde_json::{Value, json};
 
 use crate::common::child::{Child, hear, say};
-use crate::common::{self, host, invariants, locks_of};
+use crate::common::tools::locks_of;
+use crate::common::{self, host, invariants};
 
 const TOOL: &str = "write_rows";
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use countersign::{Approval, AuditQuery, Gate, NewPlan, Outcome, Redeem};
 
-use crate::common::{self, locks_of, tools};
+use crate::common::tools::locks_of;
+use crate::common::{self, tools};
 
 const TOOL: &str = "write_rows";
 
