@@ -44,7 +44,6 @@ use serde::Serialize;
 
 pub(crate) use self::error::CanonicalError;
 pub use self::fingerprint::Fingerprint;
-#[allow(unused_imports, reason = "for the seal and the audit chain")]
 pub(crate) use self::string::push_string;
 use self::writer::Writer;
 use crate::Error;
@@ -93,7 +92,6 @@ impl CanonicalJson {
     }
 
     /// A text that this library stored. It is not checked: whoever reads it compares its fingerprint.
-    #[allow(dead_code, reason = "for the store")]
     pub(crate) fn from_stored(text: String) -> Self {
         Self(text)
     }

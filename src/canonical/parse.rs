@@ -133,8 +133,10 @@ impl Parser<'_, '_> {
         }
         self.at += 1;
         let start = self.writer.open_key(frame);
+        let first = self.at;
         let escaped = self.string_rest()?;
-        self.writer.close_key(frame, start, escaped)?;
+        let clean = if escaped { None } else { Some(&self.text[first..self.at - 1]) };
+        self.writer.close_key(frame, start, clean)?;
         self.skip_space();
         if self.peek() != Some(b':') {
             return Err(self.fault("a colon should be here"));

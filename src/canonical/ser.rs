@@ -76,6 +76,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
         self.serialize_i64(value.into())
     }
 
+    #[inline]
     fn serialize_i64(self, value: i64) -> Result<()> {
         self.writer.number(Number::Signed(value))
     }
@@ -102,6 +103,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
         self.serialize_u64(value.into())
     }
 
+    #[inline]
     fn serialize_u64(self, value: u64) -> Result<()> {
         self.writer.number(Number::Unsigned(value))
     }
@@ -129,6 +131,7 @@ impl<'w> Serializer for ValueSerializer<'w> {
         self.writer.string(value.encode_utf8(&mut [0; 4]))
     }
 
+    #[inline]
     fn serialize_str(self, value: &str) -> Result<()> {
         self.writer.string(value)
     }
@@ -233,6 +236,7 @@ pub(super) struct ArraySerializer<'w> {
 }
 
 impl ArraySerializer<'_> {
+    #[inline]
     fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
         if !self.empty {
             self.writer.separator();
@@ -241,6 +245,7 @@ impl ArraySerializer<'_> {
         write_value(self.writer, value)
     }
 
+    #[inline]
     fn close(self) -> Result<()> {
         self.writer.close_array();
         self.wrapper.map_or(Ok(()), |wrapper| self.writer.close_object(wrapper))
@@ -278,17 +283,20 @@ pub(super) struct ObjectSerializer<'w> {
 }
 
 impl ObjectSerializer<'_> {
+    #[inline]
     fn field<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<()> {
         self.writer.key(&mut self.frame, key).map_err(|error| self.writer.fail(error))?;
         write_value(self.writer, value)
     }
 
+    #[inline]
     fn close(self) -> Result<()> {
         self.writer.close_object(self.frame)?;
         self.wrapper.map_or(Ok(()), |wrapper| self.writer.close_object(wrapper))
     }
 
     /// Holds a hand-written `Serialize` to keys and values in turn.
+    #[inline]
     fn expect_key_waits(&mut self, expected: bool) -> Result<()> {
         if self.key_waits == expected {
             return Ok(());
@@ -302,6 +310,7 @@ impl ser::SerializeMap for ObjectSerializer<'_> {
     type Ok = ();
     type Error = Box<CanonicalError>;
 
+    #[inline]
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<()> {
         self.expect_key_waits(false)?;
         let text_only = TextOnly { writer: &mut *self.writer, role: Role::Key(&mut self.frame) };
@@ -310,8 +319,16 @@ impl ser::SerializeMap for ObjectSerializer<'_> {
         Ok(())
     }
 
+    #[inline]
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
         self.expect_key_waits(true)?;
+        self.key_waits = false;
+        write_value(self.writer, value)
+    }
+
+    #[inline]
+    fn serialize_entry<K: Serialize + ?Sized, V: Serialize + ?Sized>(&mut self, key: &K, value: &V) -> Result<()> {
+        self.serialize_key(key)?;
         self.key_waits = false;
         write_value(self.writer, value)
     }
@@ -333,6 +350,7 @@ pub(super) enum StructSerializer<'w> {
 }
 
 impl StructSerializer<'_> {
+    #[inline]
     fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<()> {
         match self {
             Self::Object(object) => object.field(key, value),
@@ -346,6 +364,7 @@ impl StructSerializer<'_> {
         }
     }
 
+    #[inline]
     fn close(self) -> Result<()> {
         match self {
             Self::Object(object) => object.close(),

@@ -51,6 +51,7 @@ impl Serializer for TextOnly<'_, '_> {
     type SerializeStruct = Never;
     type SerializeStructVariant = Never;
 
+    #[inline]
     fn serialize_str(self, text: &str) -> Result<()> {
         match self.role {
             Role::Key(frame) => self.writer.key(frame, text),

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use super::Limits;
 use super::error::{CanonicalError, Result};
 use super::number::Number;
-use super::string::{Unescaped, pieces};
+use super::string::{Unescaped, clean_prefix, pieces};
 
 pub(super) struct Writer {
     out: String,
@@ -34,13 +34,15 @@ pub(super) struct ObjectFrame {
 
 /// A key in the buffer, with the value that follows it.
 struct Key {
+    /// The first eight bytes in the order of keys, padded with zeros: it decides most comparisons. A tie decides
+    /// nothing, since a zero may also be a character of the key.
+    rank: u64,
     /// Offset of the opening quote.
     start: usize,
     /// Offset after the last character of the key, before the closing quote.
     end: usize,
     /// Offset after the value; known when the object ends.
     value_end: usize,
-    escaped: bool,
 }
 
 impl Writer {
@@ -83,6 +85,7 @@ impl Writer {
         }
     }
 
+    #[inline]
     pub(super) fn string(&mut self, text: &str) -> Result<()> {
         self.out.push('"');
         self.escape(text)?;
@@ -132,10 +135,11 @@ impl Writer {
     pub(super) fn key(&mut self, frame: &mut ObjectFrame, text: &str) -> Result<()> {
         let start = self.open_key(frame);
         let escaped = self.escape(text)?;
-        self.close_key(frame, start, escaped)
+        self.close_key(frame, start, if escaped { None } else { Some(text) })
     }
 
     /// Writes what precedes a key's characters; returns the offset that `close_key` wants.
+    #[inline]
     pub(super) fn open_key(&mut self, frame: &ObjectFrame) -> usize {
         if self.keys.len() > frame.first_key {
             self.out.push(',');
@@ -145,20 +149,29 @@ impl Writer {
         start
     }
 
-    /// Ends a key whose characters are written. `escaped` may be true without need, not false.
-    pub(super) fn close_key(&mut self, frame: &mut ObjectFrame, start: usize, escaped: bool) -> Result<()> {
-        let key = Key { start, end: self.out.len(), value_end: 0, escaped };
+    /// Ends a key whose characters are written. `clean` is the key if nothing in it needed escaping; it is wanted
+    /// because reading back what was written a moment ago is slow.
+    #[inline]
+    pub(super) fn close_key(&mut self, frame: &mut ObjectFrame, start: usize, clean: Option<&str>) -> Result<()> {
+        let end = self.out.len();
+        let rank = match clean {
+            Some(text) => rank(text.as_bytes()),
+            None => rank_escaped(&self.out.as_bytes()[start + 1..end]),
+        };
         self.out.push_str("\":");
         if frame.sorted
             && let Some(last) = self.keys[frame.first_key..].last()
         {
-            match last.order(&key, &self.out) {
+            let order =
+                last.rank.cmp(&rank).then_with(|| order(last.bytes(&self.out), &self.out.as_bytes()[start + 1..end]));
+            match order {
                 Ordering::Less => {}
-                Ordering::Equal => return Err(key.duplicate(&self.out)),
+                Ordering::Equal => return Err(last.duplicate(&self.out)),
                 Ordering::Greater => frame.sorted = false,
             }
         }
-        self.keys.push(key);
+        // Built in place: a copy from the stack right after its fields are written would wait for them.
+        self.keys.push(Key { rank, start, end, value_end: 0 });
         Ok(())
     }
 
@@ -206,14 +219,18 @@ impl Writer {
     }
 
     /// Writes the inside of a string; true if anything needed escaping.
+    #[inline]
     fn escape(&mut self, text: &str) -> Result<bool> {
-        let start = self.out.len();
+        if clean_prefix(text.as_bytes()) == text.len() {
+            return self.raw(text).map(|()| false);
+        }
         for piece in pieces(text) {
             self.raw(piece)?;
         }
-        Ok(self.out.len() - start > text.len())
+        Ok(true)
     }
 
+    #[inline]
     fn raw(&mut self, text: &str) -> Result<()> {
         if text.len() > self.limits.max_bytes.saturating_sub(self.out.len()) {
             return Err(self.too_big());
@@ -233,15 +250,9 @@ impl Key {
         &out.as_bytes()[self.start + 1..self.end]
     }
 
+    #[inline]
     fn order(&self, other: &Self, out: &str) -> Ordering {
-        let (mine, theirs) = (self.bytes(out), other.bytes(out));
-        if self.escaped || other.escaped {
-            return Unescaped(mine).map(utf16_rank).cmp(Unescaped(theirs).map(utf16_rank));
-        }
-        match mine.iter().zip(theirs).find(|(a, b)| a != b) {
-            Some((&a, &b)) => utf16_rank(a).cmp(&utf16_rank(b)),
-            None => mine.len().cmp(&theirs.len()),
-        }
+        self.rank.cmp(&other.rank).then_with(|| order(self.bytes(out), other.bytes(out)))
     }
 
     #[cold]
@@ -251,6 +262,43 @@ impl Key {
     }
 }
 
+/// The order of two keys as they are in the buffer.
+fn order(a: &[u8], b: &[u8]) -> Ordering {
+    // A backslash in the buffer is always the start of an escape.
+    if a.contains(&b'\\') || b.contains(&b'\\') {
+        return Unescaped(a).map(utf16_rank).cmp(Unescaped(b).map(utf16_rank));
+    }
+    match a.iter().zip(b).find(|(a, b)| a != b) {
+        Some((&a, &b)) => utf16_rank(a).cmp(&utf16_rank(b)),
+        None => a.len().cmp(&b.len()),
+    }
+}
+
+/// The first eight bytes of a key as a number in the order of keys.
+#[inline]
+fn rank(key: &[u8]) -> u64 {
+    let first = match key.first_chunk() {
+        Some(&eight) => u64::from_be_bytes(eight),
+        None => match (key.first_chunk(), key.last_chunk()) {
+            // Four to seven bytes: the two halves overlap, and agree where they do.
+            (Some(&head), Some(&tail)) => {
+                let (head, tail) = (u64::from(u32::from_be_bytes(head)), u64::from(u32::from_be_bytes(tail)));
+                head << 32 | tail << (8 * (8 - key.len()))
+            }
+            _ => key.iter().rev().fold(0, |first, &byte| first >> 8 | u64::from(byte) << 56),
+        },
+    };
+    let first = first.to_be_bytes();
+    u64::from_be_bytes(if first.is_ascii() { first } else { first.map(utf16_rank) })
+}
+
+#[cold]
+fn rank_escaped(escaped_key: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    first.iter_mut().zip(Unescaped(escaped_key)).for_each(|(to, byte)| *to = byte);
+    rank(&first)
+}
+
 /// Makes the byte order of UTF-8 the order of UTF-16 code units.
 ///
 /// The two differ in one place: characters past U+FFFF (lead bytes F0 to F4) are surrogates in UTF-16, which sort
@@ -258,4 +306,21 @@ impl Key {
 /// byte is that large.
 fn utf16_rank(byte: u8) -> u8 {
     if matches!(byte, 0xEE | 0xEF) { byte + 0x10 } else { byte }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_the_start_of_the_key_padded_with_zeros() {
+        let key = b"abcdefghij";
+        for len in 0..=key.len() {
+            let mut first = [0; 8];
+            first[..len.min(8)].copy_from_slice(&key[..len.min(8)]);
+            assert_eq!(rank(&key[..len]), u64::from_be_bytes(first), "{len}");
+        }
+        assert!(rank("\u{10000}".as_bytes()) < rank("\u{E000}".as_bytes()));
+        assert_eq!(rank_escaped(br#"\"\u0001\n"#), rank(b"\"\x01\n"));
+    }
 }

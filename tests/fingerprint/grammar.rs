@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::strategies::json;
+use crate::strategies::{json, string};
 
 /// What of a JSON text is on the list of refusals although it is JSON.
 #[derive(Default)]
@@ -174,6 +174,47 @@ fn token_soup() -> impl Strategy<Value = String> {
         "\"b\":{",
     ]);
     prop::collection::vec(token, 0..10).prop_map(|tokens| tokens.concat())
+}
+
+#[test]
+fn what_is_json_and_listed_is_refused() {
+    let deep = "[".repeat(101) + &"]".repeat(101);
+    let big = format!("\"{}\"", "x".repeat(1024 * 1024));
+    for json in [
+        "18446744073709551616",
+        "-9223372036854775809",
+        "[100000000000000000001]",
+        "1e400",
+        r#"{"a":1,"\u0061":2}"#,
+        r#"{"b":1,"a":2,"b":3}"#,
+        r#""\ud800""#,
+        &deep,
+        &big,
+    ] {
+        assert!(canonical_json_from_text(json).is_err(), "{json}");
+    }
+    for json in ["18446744073709551615", "-9223372036854775808", "100000000000000000000", &deep[1..201]] {
+        assert_eq!(canonical_json_from_text(json).unwrap().as_str(), json);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_key_that_comes_twice_is_refused_wherever_it_stands(
+        keys in prop::collection::hash_set(string(), 1..12),
+        twice in any::<prop::sample::Index>(),
+        place in any::<prop::sample::Index>(),
+    ) {
+        let mut keys: Vec<String> = keys.into_iter().collect();
+        let write = |keys: &[String]| {
+            let entries: Vec<String> = keys.iter().map(|key| format!("{}:0", Value::from(key.as_str()))).collect();
+            format!("{{{}}}", entries.join(","))
+        };
+        prop_assert!(canonical_json_from_text(&write(&keys)).is_ok());
+        let again = twice.get(&keys).clone();
+        keys.insert(place.index(keys.len() + 1), again);
+        prop_assert!(canonical_json_from_text(&write(&keys)).is_err(), "{}", write(&keys));
+    }
 }
 
 proptest! {

@@ -1,0 +1,111 @@
+//! Threads that share one gate, and processes that share one file.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use countersign::{Approval, Gate, NewPlan};
+
+use crate::Options;
+use crate::figures::Figures;
+
+/// The argument that makes this program one of the processes.
+pub(crate) const CHILD: &str = "--child-process";
+
+/// Creates plans until the time is over; answers how many.
+fn create_for(gate: &Gate, seconds: f64) -> u64 {
+    let agent = gate.agent("pricing-agent").expect("a name");
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    let mut made = 0;
+    while Instant::now() < until {
+        agent.create(NewPlan::new("update_prices", &made, Approval::NotNeeded)).expect("created");
+        made += 1;
+    }
+    made
+}
+
+pub(crate) fn threads(options: &Options, figures: &mut Figures) {
+    let (rounds, seconds) = if options.quick { (3, 0.7) } else { (6, 2.0) };
+    let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(".").expect("a directory on this disk");
+    let gate = Gate::open(directory.path().join("gate.db")).expect("the gate opens");
+    let (mut one, mut sixteen) = (0, 0);
+    for _ in 0..rounds {
+        one += create_for(&gate, seconds);
+        sixteen += std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16).map(|_| scope.spawn(|| create_for(&gate, seconds))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).sum::<u64>()
+        });
+    }
+    figures.note("one thread", one as f64 / (seconds * f64::from(rounds)), "tx/s");
+    figures.at_least("16 threads on one gate, of one thread's rate", sixteen as f64 / one as f64, 0.95);
+}
+
+pub(crate) fn run(options: &Options, figures: &mut Figures) {
+    let (rounds, seconds) = if options.quick { (2, 0.8) } else { (4, 3.0) };
+    let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(".").expect("a directory on this disk");
+    let path = directory.path().join("gate.db");
+    drop(Gate::open(&path).expect("the gate opens"));
+    let mut alone = 0;
+    let mut shared: Vec<(usize, u64, f64)> = vec![(2, 0, 1.0), (4, 0, 1.0), (8, 0, 1.0)];
+    // One process and several in turn, so that the disk's own swings meet all of them.
+    for _ in 0..rounds {
+        alone += together(&path, 1, seconds).iter().sum::<u64>();
+        for (count, total, slowest) in &mut shared {
+            let made = together(&path, *count, seconds);
+            let sum: u64 = made.iter().sum();
+            *total += sum;
+            let mean = sum as f64 / *count as f64;
+            *slowest = slowest.min(made.iter().copied().min().unwrap_or(0) as f64 / mean);
+        }
+    }
+    figures.note("one process", alone as f64 / (seconds * f64::from(rounds)), "tx/s");
+    for (count, total, slowest) in shared {
+        figures.at_least(format!("{count} processes, of one process's rate"), total as f64 / alone as f64, 0.85);
+        figures.at_least(format!("{count} processes, slowest of the mean"), slowest, 0.25);
+    }
+}
+
+/// Runs that many processes at once; what each of them made.
+fn together(path: &Path, count: usize, seconds: f64) -> Vec<u64> {
+    let program = std::env::current_exe().expect("this program has a path");
+    let mut children: Vec<_> = (0..count)
+        .map(|_| {
+            let mut command = Command::new(&program);
+            command.arg(CHILD).arg(path).arg(seconds.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+            command.spawn().expect("a process starts")
+        })
+        .collect();
+    let mut answers: Vec<_> =
+        children.iter_mut().map(|child| BufReader::new(child.stdout.take().expect("piped"))).collect();
+    let mut line = String::new();
+    for answer in &mut answers {
+        line.clear();
+        answer.read_line(&mut line).expect("it says that it is ready");
+    }
+    for child in &mut children {
+        child.stdin.take().expect("piped").write_all(b"go\n").expect("it listens");
+    }
+    let made = answers
+        .iter_mut()
+        .map(|answer| {
+            let mut line = String::new();
+            answer.read_line(&mut line).expect("it says how many");
+            line.trim().parse().expect("a number")
+        })
+        .collect();
+    for mut child in children {
+        assert!(child.wait().expect("it ends").success());
+    }
+    made
+}
+
+/// One of the processes: opens, says so, waits for the word, works, says how many.
+pub(crate) fn child(arguments: &[String]) {
+    let gate = Gate::open(&arguments[0]).expect("the gate opens");
+    let seconds: f64 = arguments[1].parse().expect("seconds");
+    println!("ready");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("the word");
+    println!("{}", create_for(&gate, seconds));
+}
