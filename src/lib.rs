@@ -9,6 +9,7 @@ mod canonical;
 mod claim;
 mod clock;
 mod create;
+mod doctor;
 mod error;
 pub mod escape;
 mod execute;
@@ -27,6 +28,7 @@ mod report;
 mod reviewer;
 mod seal;
 mod store;
+mod upkeep;
 
 pub use agent::Agent;
 pub use audit::{AuditEvent, AuditQuery, AuditSink, Head};
@@ -34,6 +36,7 @@ pub use builder::{GateBuilder, RejectedPayloads};
 pub use canonical::{CanonicalJson, Fingerprint, canonical_json, canonical_json_from_text, fingerprint};
 pub use claim::Claim;
 pub use clock::{Clock, SystemClock, TestClock};
+pub use doctor::{Check, Doctor, DoctorReport, Level};
 pub use error::{Error, Refusal, RefusalCode, RefusedPlan, Result};
 pub use execute::{BoxError, ExecuteError, Failure, Unrecorded};
 #[cfg(feature = "test-hooks")]
@@ -50,3 +53,4 @@ pub use plan::{
 pub use recovery::{Outcome, RecoveryReport, RestoreReport};
 pub use reviewer::Reviewer;
 pub use seal::{Seal, SealFields};
+pub use upkeep::{BackupReport, CodeCount, DecisionTime, StateCount, Stats};

@@ -1,1 +1,2 @@
-fn main(){}
+//! What auditing costs.
+fn main() {}

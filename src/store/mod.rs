@@ -11,7 +11,10 @@
 //! # Compatibility
 //! Schema changes are new files in `migrations/`; a file with a newer schema than this version knows is refused.
 
+mod audit_index;
+mod backup;
 mod busy;
+pub(crate) mod doctor;
 mod fs_check;
 mod head_file;
 pub(crate) mod open;
@@ -27,6 +30,7 @@ pub(crate) mod verify;
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -56,6 +60,8 @@ pub(crate) struct Store {
     /// The main file's size and time of change when it was last looked at before a claim.
     looked_at: Mutex<Option<FileStat>>,
     head_file: OnceLock<HeadFile>,
+    /// The file was a copy that `backup` made, not accepted, when this gate opened it.
+    unaccepted_backup: AtomicBool,
 }
 
 /// Whether the remembered head is asked for.
@@ -102,6 +108,7 @@ impl Store {
             opened_by: std::process::id(),
             looked_at: Mutex::new(None),
             head_file: OnceLock::new(),
+            unaccepted_backup: AtomicBool::new(false),
         })
     }
 
@@ -124,7 +131,8 @@ impl Store {
 
     /// Remembers the head that the head file names, when it is this store's: a file that lies behind it was put back.
     pub(crate) fn remember_head(&self, directory: &Path) -> Result<()> {
-        let store_id = self.read(|reader| reader.audit_head())?.store_id;
+        let (store_id, backup) = self.read(|reader| Ok((reader.audit_head()?.store_id, reader.is_backup()?)))?;
+        self.unaccepted_backup.store(backup, Ordering::Release);
         let file = HeadFile::open(directory, store_id);
         *lock(&self.seen) = file.read();
         // Set once, by the opening of the gate.
@@ -184,14 +192,20 @@ impl Store {
         let mut conn = self.pools.writer(started)?;
         map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
         let seen = lock(&self.seen).clone();
-        self.write_on(&mut conn, actor, started, Guard::Accept, |tx| {
+        let answer = self.write_on(&mut conn, actor, started, Guard::Accept, |tx| {
+            let backup = tx.is_backup()?;
             let rolled_back = match tx.check_not_rolled_back(seen.as_ref()) {
-                Ok(()) => false,
+                Ok(()) => backup,
                 Err(error) if error.is_rolled_back() => true,
                 Err(error) => return Err(error),
             };
+            if backup {
+                tx.unmark_backup()?;
+            }
             f(tx, rolled_back)
-        })
+        })?;
+        self.unaccepted_backup.store(false, Ordering::Release);
+        Ok(answer)
     }
 
     fn write_on<T>(
@@ -229,6 +243,10 @@ impl Store {
         // The clock is read under the lock: times follow the order of the commits.
         let mut tx = Tx::begin(&sql, self.now(), &self.instance_id, actor, started)?;
         if matches!(guard, Guard::Check) {
+            // A mark that came with the file stays what this gate saw, even if another gate accepts it meanwhile.
+            if self.unaccepted_backup.load(Ordering::Acquire) {
+                return Err(Error::rolled_back("it is a copy that `backup` made, and no operator has accepted it"));
+            }
             tx.check_not_rolled_back(lock(&self.seen).as_ref())?;
         }
         let answer = f(&mut tx)?;
@@ -244,6 +262,19 @@ impl Store {
         }
         *lock(&self.seen) = seen;
         Ok((answer, events))
+    }
+
+    /// Makes or drops the indexes for heavy auditing, each in its own transaction. True when nothing changed.
+    pub(crate) fn audit_index(&self, actor: &Actor, on: bool) -> Result<bool> {
+        let mut already = true;
+        for (name, create) in audit_index::indexes() {
+            if self.read(|reader| reader.has_index(name))? != on {
+                let statement = if on { create.to_owned() } else { format!("DROP INDEX IF EXISTS {name}") };
+                self.write(actor, |tx| Ok(Ok(tx.define(&statement)?)))?;
+                already = false;
+            }
+        }
+        Ok(already)
     }
 
     /// Hands committed events to the sink, in order, one at a time, without holding a lock while the host's code runs:

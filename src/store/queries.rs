@@ -109,6 +109,14 @@ SELECT state, count(*) FROM plans
  WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain') GROUP BY state";
 pub(super) const PLANS_OLDEST_EXECUTING: &str =
     "SELECT min(executing_since) FROM plans WHERE state IN ('executing', 'uncertain')";
+pub(super) const PLANS_BY_STATE: &str = "SELECT state, count(*) FROM plans GROUP BY state ORDER BY state";
+pub(super) const PLANS_OVERDUE_TOTAL: &str = "
+SELECT count(*) FROM plans WHERE state IN ('previewed', 'awaiting_approval', 'approved') AND expires_at < :now";
+pub(super) const PLANS_PURGED_TOTAL: &str = "
+SELECT (SELECT count(*) FROM tombstones)
+     - (SELECT count(*) FROM plans WHERE state IN ('executed', 'failed', 'rejected', 'expired'))";
+pub(super) const PLANS_DECISION_TIMES: &str = "
+SELECT max(decided_at - created_at, 0) FROM plans WHERE decided_at IS NOT NULL";
 pub(super) const PLANS_WITHOUT_AUDIT: &str = "
 SELECT plan_token FROM plans
  WHERE NOT EXISTS (SELECT 1 FROM audit_events a WHERE a.plan_token = plans.plan_token) LIMIT 1";
@@ -173,6 +181,15 @@ pub(super) const AUDIT_OF_PLAN: &str =
     concat!("SELECT ", audit_columns!(), " FROM audit_events WHERE plan_token = :plan_token ORDER BY seq");
 pub(super) const AUDIT_AFTER: &str =
     concat!("SELECT ", audit_columns!(), " FROM audit_events WHERE seq > :after ORDER BY seq LIMIT :limit");
+pub(super) const AUDIT_REFUSALS: &str = "
+SELECT code, count(*) FROM audit_events WHERE event = 'refused' AND code IS NOT NULL GROUP BY code
+ ORDER BY count(*) DESC, code";
+pub(super) const AUDIT_NEWEST_TIME: &str =
+    "SELECT max(at) FROM (SELECT at FROM audit_events ORDER BY seq DESC LIMIT 100)";
+
+// the schema
+
+pub(super) const INDEX_EXISTS: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = :name";
 
 // instances
 

@@ -1,0 +1,1 @@
+//! The binary `countersign`, as a person runs it.
