@@ -42,6 +42,19 @@ pub(crate) fn row(event: &AuditEvent) -> Vec<Cell> {
     ]
 }
 
+/// What happened to one plan, without what its card says already.
+pub(crate) const TIMELINE: &[&str] = &["seq", "at", "event", "state", "who", "attempt", "code", "reason"];
+
+pub(crate) fn timeline_row(event: &AuditEvent) -> Vec<Cell> {
+    let mut all = row(event);
+    let reason = all.pop().into_iter();
+    let code = all.pop().into_iter();
+    let who = all.pop().into_iter();
+    let attempt = Cell::number(event.attempt.map_or_else(String::new, |attempt| attempt.to_string()));
+    all.truncate(4);
+    all.into_iter().chain(who).chain([attempt]).chain(code).chain(reason).collect()
+}
+
 /// The same on one line.
 pub(crate) fn line(event: &AuditEvent) -> String {
     let cells: Vec<_> = row(event).into_iter().map(|cell| cell.shown()).collect();
@@ -123,7 +136,14 @@ pub(crate) fn search(session: &Session, filter: &Filter, limit: u32, newest_firs
     if events.is_empty() && out.is_terminal() {
         return out.line("No row is like that.");
     }
-    let rows: Vec<_> = events.iter().map(row).collect();
+    let mut rows: Vec<_> = events.iter().map(row).collect();
+    if out.is_terminal() {
+        // A token in full would take a third of the line; pipes and --json give it.
+        for (row, event) in rows.iter_mut().zip(&events) {
+            let token = event.plan_token.as_deref().and_then(|token| token.get(..12));
+            row[4] = token.map_or(Cell::text(""), |start| Cell::stored(&format!("{start}…")));
+        }
+    }
     out.table(HEADER, &rows)?;
     if events.len() as u64 == u64::from(limit) && out.is_terminal() {
         out.line(&format!("{limit} rows: there may be more; raise --limit, or use audit export."))?;

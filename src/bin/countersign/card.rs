@@ -30,17 +30,12 @@ pub(crate) fn lines(card: &PendingPlan, out: &Out) -> String {
     let given =
         plan.approvals.iter().map(|a| format!("{} via {}, {}", visible(&a.reviewer), visible(&a.channel), iso(a.at)));
     let given: Vec<_> = given.collect();
-    let needed = if plan.gated { plan.approvals_needed.to_string() } else { "none needed".to_owned() };
-    line(
-        "approvals",
-        format!(
-            "{} of {needed} {}",
-            given.len(),
-            if given.is_empty() { String::new() } else { format!("({})", given.join("; ")) }
-        )
-        .trim_end()
-        .to_owned(),
-    );
+    let count = match (plan.gated, given.len()) {
+        (false, _) => "none needed".to_owned(),
+        (true, 0) => format!("0 of {}", plan.approvals_needed),
+        (true, some) => format!("{some} of {} ({})", plan.approvals_needed, given.join("; ")),
+    };
+    line("approvals", count);
     if let Some(earlier) = &card.earlier_rejection {
         line("REJECTED BEFORE", rejection(earlier));
     }

@@ -68,8 +68,8 @@ pub(crate) fn show(session: &Session, token: &str, out: &mut Out) -> Outcome {
 }
 
 fn timeline(history: &[AuditEvent], out: &mut Out) -> Outcome {
-    let rows: Vec<_> = history.iter().map(audit::row).collect();
-    out.table(audit::HEADER, &rows)
+    let rows: Vec<_> = history.iter().map(audit::timeline_row).collect();
+    out.table(audit::TIMELINE, &rows)
 }
 
 pub(crate) fn approve(session: &Session, decide: &Decide, out: &mut Out) -> Outcome {

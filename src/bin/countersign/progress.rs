@@ -5,18 +5,20 @@ use std::time::{Duration, Instant};
 
 pub(crate) struct Progress {
     what: &'static str,
+    started: Instant,
     shown: Option<Instant>,
     on: bool,
 }
 
 impl Progress {
     pub(crate) fn new(what: &'static str) -> Self {
-        Self { what, shown: None, on: std::io::stderr().is_terminal() }
+        Self { what, started: Instant::now(), shown: None, on: std::io::stderr().is_terminal() }
     }
 
-    /// At most ten times a second. A terminal that went away is no reason to stop.
+    /// Once it takes longer than a moment, at most ten times a second. A terminal that went away is no reason to stop.
     pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
-        if self.on && self.shown.is_none_or(|at| at.elapsed() >= Duration::from_millis(100)) {
+        let quiet = Duration::from_millis(if self.shown.is_some() { 100 } else { 300 });
+        if self.on && self.shown.unwrap_or(self.started).elapsed() >= quiet {
             self.shown = Some(Instant::now());
             let _ = write!(std::io::stderr(), "\r\x1b[K{}: {}", self.what, text());
         }
