@@ -111,7 +111,7 @@ impl Agent {
     pub(crate) fn begin(&self, redeem: &PreparedRedeem) -> Result<Claim> {
         let claim_token = random_hex::<24>()?;
         self.inner.register()?;
-        let (plan, live) = self.inner.write_claim(&self.actor, |tx| {
+        let (plan, live) = self.inner.write(&self.actor, |tx| {
             let full = match claim(tx, redeem, &self.actor.name, &claim_token)? {
                 Ok(full) => full,
                 Err(no) => return Ok(Err(no)),
@@ -162,7 +162,7 @@ impl Agent {
     pub fn consume(&self, redeem: Redeem<'_>) -> Result<Plan> {
         let redeem = redeem.prepare(self.inner.options.payload)?;
         let claim_token = random_hex::<24>()?;
-        self.inner.write_claim(&self.actor, |tx| {
+        self.inner.write(&self.actor, |tx| {
             let mut full = match claim(tx, &redeem, &self.actor.name, &claim_token)? {
                 Ok(full) => full,
                 Err(no) => return Ok(Err(no)),
@@ -182,7 +182,7 @@ impl Agent {
         let token = short(token.as_ref());
         let claim_token = short(claim_token);
         self.inner.register()?;
-        let (plan, live) = self.inner.write_claim(&self.actor, |tx| {
+        let (plan, live) = self.inner.write(&self.actor, |tx| {
             let Some(mut row) = tx.find(&token, Some(&self.actor.name))? else { return Ok(Err(unknown_token(&token))) };
             if let Verdict::Refuse(code) = gates::report(&row, attempt, &claim_token, Report::Adopt) {
                 let no = No::about(&row, row.refusal(code));

@@ -150,6 +150,10 @@ impl Claim {
         let token = self.plan.plan_token.as_str();
         let settled = self.inner().write(&self.actor, |tx| {
             let Some(mut row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
+            // The claim token went with the row; the audit still tells whether this claim ended its own work.
+            if row.purged && tx.was_reported(token, attempt)? {
+                row.claim_token = Some(claim_token.clone());
+            }
             match gates::report(&row, attempt, claim_token, report) {
                 Verdict::Refuse(code) => {
                     let no = No::about(&row, row.refusal(code));

@@ -19,9 +19,11 @@ pub mod test_hooks {
 
     use crate::store::lock;
 
-    /// All points, in the order in which one `execute` passes them.
-    pub const POINTS: [&str; 7] = [
+    /// All points, in the order in which one `execute` passes them. `after_statement` is passed after each statement of
+    /// a transaction that writes.
+    pub const POINTS: [&str; 8] = [
         "before_begin",
+        "after_statement",
         "after_update",
         "after_audit",
         "before_commit",

@@ -164,7 +164,10 @@ impl std::fmt::Debug for Gate {
 }
 
 impl Inner {
+    /// Refuses a gate that is closed, and a process that did not open it: a fork may have copied any lock while it was
+    /// held, so this comes before every lock.
     pub(crate) fn usable(&self) -> Result<()> {
+        self.store.check_process()?;
         if self.closed.load(Ordering::Acquire) { Err(Error::closed()) } else { Ok(()) }
     }
 
@@ -176,19 +179,12 @@ impl Inner {
     /// One transaction; then the committed events go to the sink.
     pub(crate) fn write<T>(&self, actor: &Actor, f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>) -> Result<T> {
         self.usable()?;
-        let answer = self.store.write(actor, f);
-        self.store.deliver();
-        answer
-    }
-
-    /// One transaction that claims: before it the file is looked at, whether it is still the one that was opened.
-    pub(crate) fn write_claim<T>(
-        &self,
-        actor: &Actor,
-        f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<T> {
-        self.usable()?;
-        let answer = self.store.write_claim(actor, f);
+        let answer = self.store.write(actor, |tx| {
+            // Asked again under the writer: whoever comes after the transaction of a close changes nothing, and a claim
+            // that came before it keeps the instance's row.
+            self.usable()?;
+            f(tx)
+        });
         self.store.deliver();
         answer
     }
@@ -198,7 +194,10 @@ impl Inner {
         self.usable()?;
         self.instance.register(self.store.now(), |row| {
             let actor = self.own_actor();
-            self.store.write(&actor, |tx| Ok(Ok(tx.insert_instance(row)?)))
+            self.store.write(&actor, |tx| {
+                self.usable()?;
+                Ok(Ok(tx.insert_instance(row)?))
+            })
         })
     }
 
@@ -207,7 +206,9 @@ impl Inner {
     }
 
     fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) || !self.instance.is_registered() {
+        self.store.check_process()?;
+        // A registration that is under way holds the lock that `own_row` waits for.
+        if self.closed.swap(true, Ordering::AcqRel) || self.instance.own_row().is_none() {
             return Ok(());
         }
         let deleted = self.store.write(&self.own_actor(), |tx| Ok(Ok(tx.delete_instance(tx.instance_id)?)));

@@ -208,8 +208,7 @@ fn regate_twins(tx: &mut Tx<'_>, rejected: &PlanRow) -> Result<()> {
             continue;
         }
         twin.approvals = 0;
-        let undecided = twin.state.is_open();
-        tx.transition(&mut twin, Event::Regated, Change { gate: true, undecided, ..Change::default() })?;
+        tx.transition(&mut twin, Event::Regated, Change { gate: true, ..Change::default() })?;
     }
     Ok(())
 }

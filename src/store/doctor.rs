@@ -290,6 +290,18 @@ fn claims(reader: &Reader<'_>, observer: &Instance, findings: &mut Findings) -> 
     }
     let (mut dead, mut unknown, mut uncertain) = (0_u64, 0_u64, 0_u64);
     for key in reader.stuck_keys()? {
+        let key = match key {
+            Ok(key) => key,
+            Err((token, error)) => {
+                let found = format!("plan {}: {error}", visible_cut(&token, 48));
+                findings.fail(
+                    "claims",
+                    found,
+                    "Its row cannot be read: keep a copy as evidence, and compare a backup.",
+                );
+                continue;
+            }
+        };
         if !key.executing {
             uncertain += 1;
             continue;

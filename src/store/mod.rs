@@ -28,6 +28,7 @@ pub(crate) mod transition;
 pub(crate) mod tx;
 pub(crate) mod verify;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,7 +73,6 @@ enum Guard {
 }
 
 /// Committed events on their way to the sink, in order.
-#[derive(Default)]
 struct Outbox {
     events: VecDeque<AuditEvent>,
     delivering: bool,
@@ -93,18 +93,22 @@ impl Store {
         let store_id = crate::names::random_hex::<16>()?;
         let now = clock.now_ms();
         let actor = Actor { name: "countersign".to_owned(), channel: Channel::library() };
+        let first = RefCell::new(Vec::new());
         let created = |sql: &rusqlite::Transaction<'_>| {
             let mut tx = Tx::begin(sql, now, &instance_id, &actor, Instant::now())?;
-            tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })
+            tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })?;
+            *first.borrow_mut() = tx.finish().1;
+            Ok(())
         };
         let pools = Pools::open(options, &created)?;
+        let outbox = Outbox { events: first.into_inner().into(), delivering: false };
         Ok(Self {
             pools,
             clock,
             instance_id,
             seen: Mutex::new(None),
             sink,
-            outbox: Mutex::new(Outbox::default()),
+            outbox: Mutex::new(outbox),
             opened_by: std::process::id(),
             looked_at: Mutex::new(None),
             head_file: OnceLock::new(),
@@ -125,16 +129,27 @@ impl Store {
     }
 
     /// A fork shares the parent's connections and must not touch them.
-    fn check_process(&self) -> Result<()> {
+    pub(crate) fn check_process(&self) -> Result<()> {
         if self.is_own_process() { Ok(()) } else { Err(Error::forked(self.opened_by, std::process::id())) }
     }
 
-    /// Remembers the head that the head file names, when it is this store's: a file that lies behind it was put back.
+    /// Remembers the newest head: the file's own, unless the head file names one that the file does not carry. Then that
+    /// one is remembered, and every writing verb finds that the file was put back.
     pub(crate) fn remember_head(&self, directory: &Path) -> Result<()> {
         let (store_id, backup) = self.read(|reader| Ok((reader.audit_head()?.store_id, reader.is_backup()?)))?;
         self.unaccepted_backup.store(backup, Ordering::Release);
         let file = HeadFile::open(directory, store_id);
-        *lock(&self.seen) = file.read();
+        // Read before the database: what another process commits in between is in the newer snapshot.
+        let said = file.read();
+        let seen = self.read(|reader| {
+            let head = reader.head()?;
+            let stands = match &said {
+                None => true,
+                Some(said) => reader.audit_hash_at(said.seq)?.is_some_and(|hash| hash == said.hash),
+            };
+            Ok(if stands { head } else { said })
+        })?;
+        *lock(&self.seen) = seen;
         // Set once, by the opening of the gate.
         let _ = self.head_file.set(file);
         Ok(())
@@ -155,30 +170,13 @@ impl Store {
         self.check_process()?;
         let started = Instant::now();
         let mut conn = self.pools.writer(started)?;
-        self.write_on(&mut conn, actor, started, Guard::Check, f)
-    }
-
-    /// As `write`, for a claim: the file must still be the one that was opened. Where its main file changed since the
-    /// last look, the page cache goes first: the head is then read from the file, not from memory.
-    pub(crate) fn write_claim<T>(
-        &self,
-        actor: &Actor,
-        f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<T> {
-        self.check_process()?;
-        let started = Instant::now();
-        let mut conn = self.pools.writer(started)?;
-        let stat = self.pools.stat()?;
-        if stat.id() != self.pools.file_id() {
-            return Err(Error::moved("another file stands at its path"));
+        self.look_at_file(&conn, started)?;
+        let answer = self.write_on(&mut conn, actor, started, Guard::Check, f);
+        drop(conn);
+        if answer.as_ref().is_err_and(Error::is_ambiguous) {
+            self.barrier();
         }
-        let mut looked_at = lock(&self.looked_at);
-        if looked_at.as_ref() != Some(&stat) {
-            map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
-            *looked_at = Some(stat);
-        }
-        drop(looked_at);
-        self.write_on(&mut conn, actor, started, Guard::Check, f)
+        answer
     }
 
     /// As `write`, by an operator who accepts that the file was put back: the remembered head is not asked for.
@@ -190,7 +188,7 @@ impl Store {
         self.check_process()?;
         let started = Instant::now();
         let mut conn = self.pools.writer(started)?;
-        map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
+        self.look_at_file(&conn, started)?;
         let seen = lock(&self.seen).clone();
         let answer = self.write_on(&mut conn, actor, started, Guard::Accept, |tx| {
             let backup = tx.is_backup()?;
@@ -203,9 +201,46 @@ impl Store {
                 tx.unmark_backup()?;
             }
             f(tx, rolled_back)
-        })?;
-        self.unaccepted_backup.store(false, Ordering::Release);
-        Ok(answer)
+        });
+        drop(conn);
+        if answer.is_ok() {
+            self.unaccepted_backup.store(false, Ordering::Release);
+        }
+        if answer.as_ref().is_err_and(Error::is_ambiguous) {
+            self.barrier();
+        }
+        answer
+    }
+
+    /// Where the main file changed since the last look (a checkpoint, or a copy put over it), the page cache goes before
+    /// anything is read: the head, and what is written beside it, then come from the file and not from memory.
+    fn look_at_file(&self, conn: &Conn, started: Instant) -> Result<()> {
+        let stat = self.same_file()?;
+        let mut looked_at = lock(&self.looked_at);
+        if looked_at.as_ref() != Some(&stat) {
+            map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
+            *looked_at = Some(stat);
+        }
+        Ok(())
+    }
+
+    /// The file must still be the one that was opened: on a deleted one every write still answers that it is done.
+    fn same_file(&self) -> Result<FileStat> {
+        let stat = self.pools.stat()?;
+        if stat.id() == self.pools.file_id() { Ok(stat) } else { Err(Error::moved("another file stands at its path")) }
+    }
+
+    /// After a commit that failed on I/O this process does not see its frames, and whoever recovers the log after a kill
+    /// may: one more commit takes their place, and from then on what is read is what stands. Best effort: where it fails
+    /// too, the next writing verb does the same.
+    fn barrier(&self) {
+        let written = self.pools.writer(Instant::now()).and_then(|mut conn| {
+            let actor = Actor { name: "countersign".to_owned(), channel: Channel::library() };
+            self.write_on(&mut conn, &actor, Instant::now(), Guard::Check, |tx| Ok(Ok(tx.touch()?)))
+        });
+        if let Err(error) = written {
+            crate::report::problem(&format!("after a failed commit the database still cannot be written: {error}"));
+        }
     }
 
     fn write_on<T>(
@@ -240,6 +275,8 @@ impl Store {
     ) -> Result<(Result<T, No>, Vec<AuditEvent>)> {
         hit("before_begin");
         let sql = conn.begin_immediate(started)?;
+        // Waiting for the lock may have taken long.
+        self.same_file()?;
         // The clock is read under the lock: times follow the order of the commits.
         let mut tx = Tx::begin(&sql, self.now(), &self.instance_id, actor, started)?;
         if matches!(guard, Guard::Check) {

@@ -149,6 +149,7 @@ pub(crate) fn stable<T>(check: impl FnOnce() -> T) -> T {
     ] {
         settings.add_filter(pattern, name);
     }
+    settings.add_filter(&format!(r"\b{} via cli:", os_user()), "[user] via cli:");
     settings.bind(check)
 }
 
