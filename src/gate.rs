@@ -86,6 +86,7 @@ impl Gate {
                 busy_deadline: options.busy_deadline,
                 readers: options.readers,
                 any_file_system: options.any_file_system,
+                create: options.create,
                 hooks: options.hooks.clone(),
             },
             options.clock.clone(),

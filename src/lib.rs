@@ -69,6 +69,7 @@ mod canonical;
 mod claim;
 mod clock;
 mod create;
+mod doctor;
 mod error;
 pub mod escape;
 mod execute;
@@ -90,6 +91,7 @@ mod reviewer;
 mod seal;
 mod settle;
 mod store;
+mod upkeep;
 mod wait;
 
 pub use agent::Agent;
@@ -98,6 +100,7 @@ pub use builder::{GateBuilder, RejectedPayloads};
 pub use canonical::{CanonicalJson, Fingerprint, canonical_json, canonical_json_from_text, fingerprint};
 pub use claim::Claim;
 pub use clock::{Clock, SystemClock, TestClock};
+pub use doctor::{Check, Doctor, DoctorReport, Level};
 pub use error::{Error, Refusal, RefusalCode, RefusedPlan, Result};
 pub use execute::{BoxError, ExecuteError, Failure, Unrecorded};
 #[cfg(feature = "test-hooks")]
@@ -117,6 +120,7 @@ pub use recovery::{Outcome, RecoveryReport};
 pub use reviewer::Reviewer;
 pub use seal::{Seal, SealFields};
 pub use settle::RestoreReport;
+pub use upkeep::{BackupReport, CodeCount, DecisionTime, StateCount, Stats};
 pub use wait::Awaited;
 
 /// The README's Rust blocks are tests.
