@@ -57,6 +57,7 @@
 //!
 //! - `bundled` (default): compiles the SQLite that `rusqlite` ships. Without it the system's library is linked, and its
 //!   version is checked when a gate is opened.
+//! - `approval-server`: [`ApprovalServer`], the page on which people decide, and its JSON API. Brings axum and tokio.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -84,6 +85,8 @@ mod refusal;
 mod report;
 mod reviewer;
 mod seal;
+#[cfg(feature = "approval-server")]
+mod server;
 mod settle;
 mod store;
 
@@ -109,6 +112,8 @@ pub use plan::{
 pub use recovery::{Outcome, RecoveryReport};
 pub use reviewer::Reviewer;
 pub use seal::{Seal, SealFields};
+#[cfg(feature = "approval-server")]
+pub use server::{ApprovalServer, ApprovalServerBuilder, DecisionAction, DecisionAttempt, MountedApprovals, Rendered};
 pub use settle::RestoreReport;
 
 /// The README's Rust blocks are tests.
