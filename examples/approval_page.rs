@@ -1,130 +1,128 @@
-//! An agent proposes writes on a shop's prices, and waits for the person at the page.
+//! An agent proposes mark-downs of a shop every few seconds, and waits for the person at the page to decide.
 //!
-//! `cargo run --example approval_page --features approval-server`, on a terminal: it prints the person's link.
+//!     cargo run --example approval_page --features approval-server [DIRECTORY]
+//!
+//! On a terminal it prints the person's link. Elsewhere the link lies in a file that only this user can read. It goes on
+//! until it is stopped.
+#![allow(clippy::disallowed_methods, reason = "an example, with files of its own")]
 
-use std::error::Error;
-use std::sync::Arc;
+mod shop;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use countersign::{
-    Agent, Approval, ApprovalServer, Failure, Gate, NewPlan, PendingPlan, PlanToken, Redeem, Rendered, State,
+    Agent, Approval, ApprovalServer, BoxError, Created, Failure, Gate, NewPlan, PendingPlan, Redeem, Rendered, State,
 };
-use rusqlite::{Connection, params};
-use serde::{Deserialize, Serialize};
+use shop::{MarkDown, Shop, digest};
 
-/// What the agent's tool takes.
-#[derive(Serialize, Deserialize)]
-struct Change {
-    category: String,
-    percent: i64,
-}
+/// What the agent would like to do, again and again.
+const WISHES: [(&str, i64, &str); 4] = [
+    ("green tea", 15, "harvest of last year, make room for the new one"),
+    ("teaware", 30, "the handles come off"),
+    ("black tea", 5, "the shop next door is cheaper"),
+    ("coffee", 10, "roasted too long ago"),
+];
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let directory = tempfile::tempdir()?;
-    let shop = Arc::new(directory.path().join("shop.db"));
-    open_shop(&Connection::open(&*shop)?)?;
+fn main() -> Result<(), BoxError> {
+    let directory = directory()?;
+    let (shop_file, gate_file) = (directory.join("shop.db"), directory.join("gate.db"));
+    let mut shop = Shop::create(&shop_file)?;
+    let gate = Gate::open(&gate_file)?;
 
-    let gate = Gate::open(directory.path().join("gate.db"))?;
-    let for_cards = shop.clone();
+    // The card shows prices, not JSON. What it leaves out is shown nowhere.
     let server = ApprovalServer::builder(&gate)
-        .reviewer("ada")
-        .title("Shop: price changes")
-        .render_plan(move |plan| card(&for_cards, plan))
+        .reviewer("store-manager")
+        .title("Shop: changes of prices")
+        .render_plan(move |plan| card(&shop_file, plan))
         .on_decision(|attempt| match attempt.outcome {
-            Ok(decision) => println!("{}: {} is now {}", attempt.reviewer, short(&decision.plan_token), decision.state),
-            Err(error) => println!("{}: {} was refused: {error}", attempt.reviewer, attempt.action.as_str()),
+            Ok(decision) => println!("  {}: the plan is now {}", attempt.reviewer, decision.state),
+            Err(error) => println!("  {}: refused, {error}", attempt.reviewer),
         })
         .serve(0)?;
-    // The link is on the terminal, if there is one, and in this directory. It is never printed to a pipe.
-    println!("port {}; the link also lies in {}.owners/", server.port(), gate.path().display());
+    println!("Listening on {}. The link is in {}.owners/", server.address(), gate.path().display());
 
     let agent = gate.agent("pricing-agent")?;
-    let wishes =
-        [("tea", -10, "Spring sale"), ("coffee", 5, "The importer raised its price"), ("cups", -50, "Clear the shelf")];
-    let mut shop = Connection::open(&*shop)?;
-    for (round, (category, percent, why)) in wishes.iter().cycle().enumerate() {
-        let change =
-            Change { category: (*category).to_owned(), percent: percent + i64::try_from(round / wishes.len())? };
-        propose(&agent, &mut shop, &change, why)?;
-        std::thread::sleep(Duration::from_secs(4));
-    }
-    Ok(())
-}
-
-/// Previews, proposes, waits for the decision, and runs what was approved.
-fn propose(agent: &Agent, shop: &mut Connection, change: &Change, why: &str) -> Result<(), Box<dyn Error>> {
-    let rows: usize =
-        shop.query_row("SELECT count(*) FROM products WHERE category = ?1", [&change.category], |row| row.get(0))?;
-    let plan = agent.create(
-        NewPlan::new("update_prices", change, Approval::required())
-            .reason(why)
-            .preview_count(rows)
-            .ttl(Duration::from_secs(120)),
-    )?;
-    println!("{} proposes {} ({why}) and waits", agent.caller(), short(&plan.plan_token));
-    match wait(agent, &plan.plan_token)? {
-        State::Approved => {
-            let redeem = Redeem::new(&plan.plan_token, "update_prices").payload(change);
-            let changed = agent.execute(redeem, |claim| apply(shop, &claim.payload_as()?, claim.plan_token()))?;
-            println!("{}: {changed} prices changed", short(&plan.plan_token));
+    for (category, percent, reason) in WISHES.into_iter().cycle() {
+        let change = MarkDown { category: category.to_owned(), percent };
+        let plan = propose(&agent, &shop, &change, reason)?;
+        println!("The agent proposes: {percent} % off all {category} ({reason}).");
+        if wait(&agent, &plan)? == State::Approved {
+            run(&agent, &mut shop, &plan, &change);
         }
-        state => println!("{}: {state}, so nothing was changed", short(&plan.plan_token)),
+        std::thread::sleep(Duration::from_secs(3));
     }
     Ok(())
 }
 
-/// Until somebody decided, or the plan expired.
-fn wait(agent: &Agent, token: &PlanToken) -> Result<State, Box<dyn Error>> {
+/// The tool "preview": looks at what would change, and stores the plan.
+fn propose(agent: &Agent, shop: &Shop, change: &MarkDown, reason: &str) -> Result<Created, BoxError> {
+    let products = shop.products(&change.category)?;
+    Ok(agent.create(
+        NewPlan::new("mark_down", change, Approval::required())
+            .reason(reason)
+            .preview_count(products.len())
+            .data_digest(digest(&products)?)
+            .ttl(Duration::from_secs(5 * 60)),
+    )?)
+}
+
+/// Until the person decided, or the time was over.
+fn wait(agent: &Agent, plan: &Created) -> Result<State, BoxError> {
     loop {
-        match agent.plan(token)?.state {
+        match agent.plan(&plan.plan_token)?.state {
             State::AwaitingApproval => std::thread::sleep(Duration::from_millis(200)),
+            State::Expired => {
+                println!("  nobody decided in time");
+                return Ok(State::Expired);
+            }
             decided => return Ok(decided),
         }
     }
 }
 
-/// The effect, with the plan token as its key: were it called twice, the second time would change nothing.
-fn apply(shop: &mut Connection, change: &Change, token: &PlanToken) -> Result<usize, Failure> {
-    let effect = shop.transaction()?;
-    effect.execute("INSERT INTO applied (plan_token) VALUES (?1)", [token.as_str()])?;
-    let changed = effect.execute(
-        "UPDATE products SET cents = cents + cents * ?2 / 100 WHERE category = ?1",
-        params![change.category, change.percent],
-    )?;
-    effect.commit()?;
-    Ok(changed)
+/// The tool "execute".
+fn run(agent: &Agent, shop: &mut Shop, plan: &Created, change: &MarkDown) {
+    let answer = shop.products(&change.category).and_then(|now| {
+        let redeem = Redeem::new(&plan.plan_token, "mark_down").payload(change).data_digest(digest(&now)?);
+        agent
+            .execute(redeem, |claim| {
+                shop.mark_down(claim.plan_token().as_str(), &claim.payload_as()?).map_err(Failure::unknown)
+            })
+            .map_err(BoxError::from)
+    });
+    match answer {
+        Ok(changed) => println!("  {changed} prices changed"),
+        Err(no) => println!("  not run: {no}"),
+    }
 }
 
-/// What the person reads: every price before and after, not the JSON.
-fn card(shop: &std::path::Path, pending: &PendingPlan) -> Result<Rendered, Box<dyn Error + Send + Sync>> {
-    let change: Change = serde_json::from_str(pending.plan.payload.as_str())?;
-    let shop = Connection::open(shop)?;
-    let mut products = shop.prepare("SELECT name, cents FROM products WHERE category = ?1 ORDER BY name")?;
-    let lines = products.query_map([&change.category], |row| {
-        let (name, cents): (String, i64) = (row.get(0)?, row.get(1)?);
-        Ok(format!("{name}: {} -> {}", euros(cents), euros(cents + cents * change.percent / 100)))
-    })?;
-    let prices = lines.collect::<Result<Vec<_>, _>>()?.join("\n");
+/// What the person reads: each price before and after.
+fn card(shop: &Path, pending: &PendingPlan) -> Result<Rendered, BoxError> {
+    let change: MarkDown = serde_json::from_str(pending.plan.payload.as_str())?;
+    let products = Shop::open(shop)?.products(&change.category)?;
+    let lines = products.iter().map(|product| {
+        let after = (product.price_cents * (100 - change.percent) + 50) / 100;
+        format!("{}  {} -> {}  {}", product.sku, euros(product.price_cents), euros(after), product.name)
+    });
     Ok(Rendered::new()
-        .title(format!("Change the prices of {} by {} %", change.category, change.percent))
-        .detail("prices", prices))
-}
-
-fn open_shop(shop: &Connection) -> rusqlite::Result<()> {
-    shop.execute_batch(
-        "CREATE TABLE products (name TEXT NOT NULL, category TEXT NOT NULL, cents INTEGER NOT NULL);
-         CREATE TABLE applied (plan_token TEXT PRIMARY KEY);
-         INSERT INTO products VALUES
-           ('Assam', 'tea', 790), ('Darjeeling', 'tea', 1150), ('Sencha', 'tea', 990), ('Rooibos', 'tea', 540),
-           ('Espresso', 'coffee', 1290), ('Filter roast', 'coffee', 1050),
-           ('Mug, blue', 'cups', 900), ('Mug, white', 'cups', 850), ('Tea bowl', 'cups', 1400);",
-    )
+        .title(format!("Mark {} down by {} %", change.category, change.percent))
+        .detail("category", &change.category)
+        .detail("prices", lines.collect::<Vec<_>>().join("\n")))
 }
 
 fn euros(cents: i64) -> String {
-    format!("{}.{:02} EUR", cents / 100, cents % 100)
+    format!("{}.{:02}", cents / 100, cents % 100)
 }
 
-fn short(token: &PlanToken) -> &str {
-    &token.as_str()[..8]
+/// The directory that was named, or a new temporary one.
+fn directory() -> Result<PathBuf, BoxError> {
+    match std::env::args_os().nth(1) {
+        Some(directory) => {
+            let directory = PathBuf::from(directory);
+            std::fs::create_dir_all(&directory)?;
+            Ok(directory)
+        }
+        None => Ok(tempfile::Builder::new().prefix("countersign-page-").tempdir()?.keep()),
+    }
 }

@@ -85,13 +85,13 @@ fn top(title: &str) -> Markup {
         header.top {
             div.bar {
                 h1 { (title) }
-                nav aria-label="Views" {
+                nav #views aria-label="Views" hidden {
                     button #to-queue type="button" aria-current="page" { "Queue " span #count .count {} }
                     button #to-history type="button" { "History" }
                 }
                 p.who { span #reviewer {} span #live .live data-state="off" role="status" { "Connecting" } }
             }
-            div.bar.news {
+            div #news .bar.news hidden {
                 button #fresh type="button" hidden {}
                 button #clear type="button" hidden {}
                 p #summary {}

@@ -42,7 +42,7 @@ class History {
   table(rows) {
     if (rows.length === 0) return element("p", { class: "empty" }, "No row matches.");
     const heads = ["Time", "Event", "Tool", "Caller", "By", "Plan", "Note"];
-    const cell = (name, ...content) => element("td", { "data-name": name }, ...content);
+    const cell = (name, ...content) => element("td", { "data-name": name }, element("span", {}, ...content));
     const body = rows.map((row) => element("tr", { "data-event": row.event },
       cell("Time", moment(row.at)),
       cell("Event", element("b", {}, row.event.replaceAll("_", " ")), row.code ? ` ${row.code}` : ""),
@@ -101,7 +101,12 @@ class History {
     ];
     const notes = [];
     if (row.reason !== null) notes.push(value(row.reason).box);
-    if (row.detail !== undefined) notes.push(element("p", { class: "quiet" }, "detail "), value(row.detail).box);
+    if (row.detail !== undefined) {
+      const sealed = ["previewed", "awaiting_approval", "approved", "approval_recorded"].includes(row.event);
+      notes.push(sealed
+        ? element("p", { class: "quiet" }, "seal ", element("code", {}, row.detail))
+        : element("div", {}, element("p", { class: "quiet" }, "detail"), value(row.detail).box));
+    }
     if (row.detail_hidden) notes.push(element("p", { class: "quiet" }, "It has a detail, which is not shown here."));
     return element("li", { "data-event": row.event },
       element("p", {}, element("b", {}, row.event.replaceAll("_", " ")), row.code ? ` ${row.code} ` : " ", moment(row.at), element("span", { class: "quiet" }, ` row ${row.seq}`)),
@@ -114,7 +119,7 @@ class History {
       const box = byId("stuck");
       if (plans.length === 0) return box.replaceChildren(element("p", { class: "empty" }, "None: no plan is executing or uncertain."));
       const heads = ["State", "Claimed for", "Owner", "Tool", "Caller", "Plan"];
-      const cell = (name, ...content) => element("td", { "data-name": name }, ...content);
+      const cell = (name, ...content) => element("td", { "data-name": name }, element("span", {}, ...content));
       const body = plans.map((plan) => element("tr", { "data-event": plan.state },
         cell("State", element("b", {}, plan.state), ` attempt ${plan.attempt}`),
         cell("Claimed for", plan.executing_since ? span(now() - Date.parse(plan.executing_since)) : "–"),

@@ -54,14 +54,18 @@ function tell(path, body) {
   });
 }
 
+function signedIn(yes) {
+  for (const part of [byId("main"), byId("views"), byId("news")]) part.hidden = !yes;
+  byId("ask").hidden = yes;
+}
+
 function askForToken() {
   if (sessionStorage.getItem(tokenKey)) {
     byId("ask-why").textContent =
       "This link is no longer valid: the server was started again, or the link was replaced. Paste the new one.";
   }
   sessionStorage.removeItem(tokenKey);
-  byId("main").hidden = true;
-  byId("ask").hidden = false;
+  signedIn(false);
   live("off", "Not signed in");
 }
 

@@ -9,7 +9,7 @@ function show(view) {
     if (name === view) byId(`to-${name}`).setAttribute("aria-current", "page");
     else byId(`to-${name}`).removeAttribute("aria-current");
   }
-  document.querySelector(".news").hidden = view !== "queue";
+  byId("news").hidden = view !== "queue";
   // Whoever comes back finds the cards elsewhere under the pointer.
   queue.rearm();
   if (view === "history") past.open();
@@ -21,8 +21,7 @@ function changed() {
 }
 
 async function signIn() {
-  byId("ask").hidden = true;
-  byId("main").hidden = false;
+  signedIn(true);
   await queue.soon();
   follow(changed);
 }

@@ -129,7 +129,9 @@ function foldAt(text, json) {
  * whether that is still to be done.
  */
 function value(text, { json = false, opened = () => {} } = {}) {
-  const body = element("div", { class: json ? "value code" : "value", dir: "ltr" });
+  const lines = linesOf(text, json);
+  const kind = json ? "value code" : lines > 1 ? "value lines" : "value";
+  const body = element("div", { class: kind, dir: "ltr" });
   const found = new Map();
   const whole = nodes(text, json, found);
   const at = foldAt(text, json);
@@ -141,7 +143,7 @@ function value(text, { json = false, opened = () => {} } = {}) {
     return { box, folded: null };
   }
   body.append(nodes(text.slice(0, at), json, new Map()), "…");
-  const rest = `${number.format(text.length)} characters, ${number.format(linesOf(text, json))} lines`;
+  const rest = `${number.format(text.length)} characters, ${number.format(lines)} ${lines === 1 ? "line" : "lines"}`;
   const folded = {
     open() {
       if (folded.done) return;
