@@ -26,9 +26,11 @@ fn furnish(gate: &Gate) {
     let rejected = json!({"category": "coffee", "percent": 40});
     let first = agent.create(NewPlan::new("mark_down", &rejected, Approval::required())).unwrap();
     gate.reviewer("store-manager").unwrap().reject(&first.plan_token, Some("below what we pay for it")).unwrap();
-    let done = agent.create(NewPlan::new("reorder", &json!({"sku": "BT-101", "boxes": 4}), Approval::NotNeeded)).unwrap();
+    let done =
+        agent.create(NewPlan::new("reorder", &json!({"sku": "BT-101", "boxes": 4}), Approval::NotNeeded)).unwrap();
     agent.execute(Redeem::stored(&done.plan_token, "reorder"), |_| Ok("ordered")).unwrap();
-    let stuck = agent.create(NewPlan::new("reorder", &json!({"sku": "BT-102", "boxes": 2}), Approval::NotNeeded)).unwrap();
+    let stuck =
+        agent.create(NewPlan::new("reorder", &json!({"sku": "BT-102", "boxes": 2}), Approval::NotNeeded)).unwrap();
     drop(agent.begin_execute(Redeem::stored(&stuck.plan_token, "reorder")).unwrap());
 
     create(&agent, "mark_down", &json!({"category": "green tea", "percent": 15}), 600, |plan| {
@@ -71,7 +73,9 @@ fn server(gate: &Gate) -> ApprovalServer {
                         .detail("category", category)
                         .detail("prices", prices.join("\n"))
                 }
-                tool => Rendered::new().title(tool).detail("supplier", payload["supplier"].as_str().unwrap_or_default()),
+                tool => {
+                    Rendered::new().title(tool).detail("supplier", payload["supplier"].as_str().unwrap_or_default())
+                }
             };
             Ok(rendered)
         })

@@ -85,8 +85,17 @@ function live(state, text) {
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 const silentMs = 25_000;
 
-/** Follows the stream until the token is refused; `changed` is called whenever something has changed. */
+let following = false;
+
+/** Follows the stream as long as there is a token; `changed` is called whenever something has changed. */
 async function follow(changed) {
+  if (following) return;
+  following = true;
+  await reconnect(changed);
+  following = false;
+}
+
+async function reconnect(changed) {
   for (let failures = 0; sessionStorage.getItem(tokenKey); failures += 1) {
     const stop = new AbortController();
     try {

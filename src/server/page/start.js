@@ -22,6 +22,7 @@ function changed() {
 
 async function signIn() {
   signedIn(true);
+  show("queue");
   await queue.soon();
   follow(changed);
 }
