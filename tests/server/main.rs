@@ -1,0 +1,2 @@
+//! The approval server over real sockets.
+fn main() {}
