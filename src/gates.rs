@@ -64,8 +64,7 @@ pub(crate) fn reject(row: &PlanRow, seal: Option<&str>, now: i64) -> Verdict {
         State::Expired => return Verdict::Refuse(Code::PlanExpired),
         _ => {}
     }
-    // A tombstone has no seal to compare with, and its rejection stands either way.
-    if !row.purged && seal.is_some_and(|seal| seal != row.seal) {
+    if seal.is_some_and(|seal| seal != row.seal) {
         return Verdict::Refuse(Code::ApprovalMismatch);
     }
     if row.state == State::Rejected { Verdict::Already } else { Verdict::Go }
@@ -87,10 +86,7 @@ pub(crate) fn report(row: &PlanRow, attempt: u32, claim_token: &str, report: Rep
         State::Executing | State::Uncertain if !same_claim => Verdict::Refuse(Code::StaleClaim),
         State::Uncertain if report == Report::Uncertain => Verdict::Already,
         State::Executing | State::Uncertain => Verdict::Go,
-        // After a purge the claim token is gone with the row: the attempt alone answers, and nothing changes.
-        State::Executed if report == Report::Executed && (same_claim || (row.purged && row.attempt == attempt)) => {
-            Verdict::Already
-        }
+        State::Executed if report == Report::Executed && same_claim => Verdict::Already,
         // Of the states below, a claim that is still known led to them by confirm_failed alone: a settled one is
         // forgotten.
         State::Previewed | State::AwaitingApproval | State::Approved | State::Rejected | State::Expired

@@ -57,6 +57,8 @@
 //!
 //! - `bundled` (default): compiles the SQLite that `rusqlite` ships. Without it the system's library is linked, and its
 //!   version is checked when a gate is opened.
+//! - `tokio`: async verbs on the same handles (`*_async`), an async reconcile hook, and a sink that is a channel.
+//! - `tracing`: spans of the verbs and one event for each audit row; problems go there instead of to standard error.
 //! - `approval-server`: [`ApprovalServer`], the page on which people decide, and its JSON API. Brings axum and tokio.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -68,6 +70,7 @@ mod canonical;
 mod claim;
 mod clock;
 mod create;
+mod doctor;
 mod error;
 pub mod escape;
 mod execute;
@@ -78,6 +81,8 @@ mod instance;
 pub mod lifecycle;
 mod liveness;
 mod names;
+#[cfg(feature = "tokio")]
+mod on_tokio;
 mod operator;
 mod plan;
 mod recovery;
@@ -89,6 +94,8 @@ mod seal;
 mod server;
 mod settle;
 mod store;
+mod upkeep;
+mod wait;
 
 pub use agent::Agent;
 pub use audit::{AuditEvent, AuditQuery, AuditSink, Head};
@@ -96,6 +103,7 @@ pub use builder::{GateBuilder, RejectedPayloads};
 pub use canonical::{CanonicalJson, Fingerprint, canonical_json, canonical_json_from_text, fingerprint};
 pub use claim::Claim;
 pub use clock::{Clock, SystemClock, TestClock};
+pub use doctor::{Check, Doctor, DoctorReport, Level};
 pub use error::{Error, Refusal, RefusalCode, RefusedPlan, Result};
 pub use execute::{BoxError, ExecuteError, Failure, Unrecorded};
 #[cfg(feature = "test-hooks")]
@@ -105,6 +113,8 @@ pub use gate::Gate;
 pub use lifecycle::State;
 pub use liveness::Liveness;
 pub use names::{Channel, PlanToken};
+#[cfg(feature = "tokio")]
+pub use on_tokio::{AuditEvents, ChannelSink};
 pub use operator::{Audit, Difference, Health, Operator, StuckPlan, VerifyReport};
 pub use plan::{
     Approval, ApprovalGiven, Created, Decision, EarlierRejection, Listing, NewPlan, PendingPlan, Plan, Redeem, Settled,
@@ -115,6 +125,8 @@ pub use seal::{Seal, SealFields};
 #[cfg(feature = "approval-server")]
 pub use server::{ApprovalServer, ApprovalServerBuilder, DecisionAction, DecisionAttempt, MountedApprovals, Rendered};
 pub use settle::RestoreReport;
+pub use upkeep::{BackupReport, CodeCount, DecisionTime, StateCount, Stats};
+pub use wait::Awaited;
 
 /// The README's Rust blocks are tests.
 #[cfg(doctest)]

@@ -11,7 +11,10 @@
 //! # Compatibility
 //! Schema changes are new files in `migrations/`; a file with a newer schema than this version knows is refused.
 
+mod audit_index;
+mod backup;
 mod busy;
+pub(crate) mod doctor;
 mod fs_check;
 mod head_file;
 pub(crate) mod open;
@@ -24,9 +27,12 @@ mod sql_error;
 pub(crate) mod transition;
 pub(crate) mod tx;
 pub(crate) mod verify;
+mod watch;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -42,9 +48,14 @@ use pool::{Conn, OpenOptions, PooledConn, Pools};
 use read::Reader;
 use sql_error::sql_error;
 use tx::{Draft, No, Seen, Tx};
+use watch::Watch;
+
+pub(crate) use watch::Subscription;
 
 /// The open file, with what a gate remembers of it.
 pub(crate) struct Store {
+    /// Dropped first: its connection is closed while the file still counts as open.
+    watch: Watch,
     pools: Pools,
     clock: Arc<dyn Clock>,
     instance_id: String,
@@ -56,6 +67,8 @@ pub(crate) struct Store {
     /// The main file's size and time of change when it was last looked at before a claim.
     looked_at: Mutex<Option<FileStat>>,
     head_file: OnceLock<HeadFile>,
+    /// The file was a copy that `backup` made, not accepted, when this gate opened it.
+    unaccepted_backup: AtomicBool,
 }
 
 /// Whether the remembered head is asked for.
@@ -65,8 +78,10 @@ enum Guard {
     Accept,
 }
 
+/// What a committed transaction answers, and its audit rows.
+type Committed<T> = (Result<T, No>, Vec<AuditEvent>);
+
 /// Committed events on their way to the sink, in order.
-#[derive(Default)]
 struct Outbox {
     events: VecDeque<AuditEvent>,
     delivering: bool,
@@ -87,21 +102,29 @@ impl Store {
         let store_id = crate::names::random_hex::<16>()?;
         let now = clock.now_ms();
         let actor = Actor { name: "countersign".to_owned(), channel: Channel::library() };
+        let first = RefCell::new(Vec::new());
         let created = |sql: &rusqlite::Transaction<'_>| {
             let mut tx = Tx::begin(sql, now, &instance_id, &actor, Instant::now())?;
-            tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })
+            tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })?;
+            *first.borrow_mut() = tx.finish().1;
+            Ok(())
         };
         let pools = Pools::open(options, &created)?;
+        let first = first.into_inner();
+        crate::report::events(&first);
+        let events = if sink.is_some() { first.into() } else { VecDeque::new() };
         Ok(Self {
+            watch: Watch::new(clock.clone()),
             pools,
             clock,
             instance_id,
             seen: Mutex::new(None),
             sink,
-            outbox: Mutex::new(Outbox::default()),
+            outbox: Mutex::new(Outbox { events, delivering: false }),
             opened_by: std::process::id(),
             looked_at: Mutex::new(None),
             head_file: OnceLock::new(),
+            unaccepted_backup: AtomicBool::new(false),
         })
     }
 
@@ -125,7 +148,8 @@ impl Store {
     /// Remembers the newest head: the file's own, unless the head file names one that the file does not carry. Then that
     /// one is remembered, and every writing verb finds that the file was put back.
     pub(crate) fn remember_head(&self, directory: &Path) -> Result<()> {
-        let store_id = self.read(|reader| reader.audit_head())?.store_id;
+        let (store_id, backup) = self.read(|reader| Ok((reader.audit_head()?.store_id, reader.is_backup()?)))?;
+        self.unaccepted_backup.store(backup, Ordering::Release);
         let file = HeadFile::open(directory, store_id);
         // Read before the database: what another process commits in between is in the newer snapshot.
         let said = file.read();
@@ -164,7 +188,7 @@ impl Store {
         if answer.as_ref().is_err_and(Error::is_ambiguous) {
             self.barrier();
         }
-        answer
+        self.answer(answer)
     }
 
     /// As `write`, by an operator who accepts that the file was put back: the remembered head is not asked for.
@@ -179,18 +203,25 @@ impl Store {
         self.look_at_file(&conn, started)?;
         let seen = lock(&self.seen).clone();
         let answer = self.write_on(&mut conn, actor, started, Guard::Accept, |tx| {
+            let backup = tx.is_backup()?;
             let rolled_back = match tx.check_not_rolled_back(seen.as_ref()) {
-                Ok(()) => false,
+                Ok(()) => backup,
                 Err(error) if error.is_rolled_back() => true,
                 Err(error) => return Err(error),
             };
+            if backup {
+                tx.unmark_backup()?;
+            }
             f(tx, rolled_back)
         });
         drop(conn);
+        if answer.is_ok() {
+            self.unaccepted_backup.store(false, Ordering::Release);
+        }
         if answer.as_ref().is_err_and(Error::is_ambiguous) {
             self.barrier();
         }
-        answer
+        self.answer(answer)
     }
 
     /// Where the main file changed since the last look (a checkpoint, or a copy put over it), the page cache goes before
@@ -231,19 +262,45 @@ impl Store {
         started: Instant,
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<T> {
+    ) -> Result<Committed<T>> {
         let outcome = self.transact(conn, actor, started, guard, f);
         if let Err(error) = &outcome
             && (error.is_ambiguous() || error.is_storage())
         {
             conn.mark_broken();
         }
-        let (answer, events) = outcome?;
         // The writer is still held: events enter the outbox in the order of their commits.
-        if self.sink.is_some() && !events.is_empty() {
-            lock(&self.outbox).events.extend(events);
+        if let (Ok((_, events)), Some(_)) = (&outcome, &self.sink) {
+            lock(&self.outbox).events.extend(events.iter().cloned());
+        }
+        outcome
+    }
+
+    /// Tells of what was committed, after the writer was given back: what is told may take its time.
+    fn answer<T>(&self, done: Result<Committed<T>>) -> Result<T> {
+        let (answer, events) = done?;
+        if !events.is_empty() {
+            self.watch.committed();
+            crate::report::events(&events);
         }
         answer.map_err(|no| Error::refused(no.refusal))
+    }
+
+    /// A place among those who are woken when the plan changes or its time is over, or at the deadline; without a plan,
+    /// on every change. Subscribe first, then read.
+    pub(crate) fn subscribe(
+        &self,
+        token: Option<&str>,
+        expires_at: Option<i64>,
+        deadline: Option<Instant>,
+    ) -> Result<Subscription> {
+        self.check_process()?;
+        self.watch.subscribe(&self.pools, token, expires_at, deadline)
+    }
+
+    /// Wakes everybody who waits; nobody waits on a closed gate.
+    pub(crate) fn stop_waiting(&self) {
+        self.watch.close();
     }
 
     fn transact<T>(
@@ -253,7 +310,7 @@ impl Store {
         started: Instant,
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<(Result<T, No>, Vec<AuditEvent>)> {
+    ) -> Result<Committed<T>> {
         hit("before_begin");
         let sql = conn.begin_immediate(started)?;
         // Waiting for the lock may have taken long.
@@ -261,6 +318,10 @@ impl Store {
         // The clock is read under the lock: times follow the order of the commits.
         let mut tx = Tx::begin(&sql, self.now(), &self.instance_id, actor, started)?;
         if matches!(guard, Guard::Check) {
+            // A mark that came with the file stays what this gate saw, even if another gate accepts it meanwhile.
+            if self.unaccepted_backup.load(Ordering::Acquire) {
+                return Err(Error::rolled_back("it is a copy that `backup` made, and no operator has accepted it"));
+            }
             tx.check_not_rolled_back(lock(&self.seen).as_ref())?;
         }
         let answer = f(&mut tx)?;
@@ -276,6 +337,19 @@ impl Store {
         }
         *lock(&self.seen) = seen;
         Ok((answer, events))
+    }
+
+    /// Makes or drops the indexes for heavy auditing, each in its own transaction. True when nothing changed.
+    pub(crate) fn audit_index(&self, actor: &Actor, on: bool) -> Result<bool> {
+        let mut already = true;
+        for (name, create) in audit_index::indexes() {
+            if self.read(|reader| reader.has_index(name))? != on {
+                let statement = if on { create.to_owned() } else { format!("DROP INDEX IF EXISTS {name}") };
+                self.write(actor, |tx| Ok(Ok(tx.define(&statement)?)))?;
+                already = false;
+            }
+        }
+        Ok(already)
     }
 
     /// Hands committed events to the sink, in order, one at a time, without holding a lock while the host's code runs:

@@ -130,12 +130,28 @@ SELECT state, count(*) FROM plans
  WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain') GROUP BY state";
 pub(super) const PLANS_OLDEST_EXECUTING: &str =
     concat!("SELECT min(executing_since) FROM plans WHERE state IN ('executing', 'uncertain') AND ", live!());
+pub(super) const PLANS_BY_STATE: &str = "SELECT state, count(*) FROM plans GROUP BY state ORDER BY state";
+pub(super) const PLANS_OVERDUE_TOTAL: &str = concat!(
+    "SELECT count(*) FROM plans
+      WHERE state IN ('previewed', 'awaiting_approval', 'approved') AND expires_at < :now AND ",
+    live!()
+);
+pub(super) const PLANS_PURGED_TOTAL: &str = "
+SELECT (SELECT count(*) FROM tombstones)
+     - (SELECT count(*) FROM plans WHERE state IN ('executed', 'failed', 'rejected', 'expired'))";
+pub(super) const PLANS_DECISION_TIMES: &str = "
+SELECT max(decided_at - created_at, 0) FROM plans WHERE decided_at IS NOT NULL";
 pub(super) const PLANS_WITHOUT_AUDIT: &str = "
 SELECT plan_token FROM plans
- WHERE NOT EXISTS (SELECT 1 FROM audit_events a WHERE a.plan_token = plans.plan_token) LIMIT 1";
+ WHERE NOT EXISTS (SELECT 1 FROM audit_events a
+                    WHERE a.plan_token = plans.plan_token AND a.event IN ('previewed', 'awaiting_approval')) LIMIT 1";
 pub(super) const TOMBSTONES_WITHOUT_AUDIT: &str = "
 SELECT plan_token FROM tombstones
- WHERE NOT EXISTS (SELECT 1 FROM audit_events a WHERE a.plan_token = tombstones.plan_token) LIMIT 1";
+ WHERE NOT EXISTS (SELECT 1 FROM audit_events a
+                    WHERE a.plan_token = tombstones.plan_token AND a.to_state = tombstones.kind
+                      AND a.from_state <> a.to_state) LIMIT 1";
+pub(super) const TOMBSTONES_LIFTED: &str = "
+SELECT plan_token, tool, fingerprint, lifted_at, lifted_by FROM tombstones WHERE lifted_at IS NOT NULL";
 
 pub(super) const APPROVALS_WITHOUT_PLAN: &str = "
 SELECT plan_token FROM approvals
@@ -158,16 +174,25 @@ pub(super) const APPROVALS_DELETE: &str = "DELETE FROM approvals WHERE plan_toke
 pub(super) const TOMBSTONE_INSERT: &str = "
 INSERT INTO tombstones (plan_token, kind, caller, tool, idempotency_key, fingerprint, attempt, reason, actor, at)
 VALUES (:plan_token, :kind, :caller, :tool, :idempotency_key, :fingerprint, :attempt, :reason, :actor, :at)";
-pub(super) const TOMBSTONE: &str = "
-SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
- WHERE plan_token = :plan_token";
-pub(super) const TOMBSTONE_BY_KEY: &str = "
-SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
- WHERE caller = :caller AND tool = :tool AND idempotency_key = :key";
+/// What answers for a plan after its purge. Its seal stands in the row of its creation.
+macro_rules! tombstone_columns {
+    () => {
+        "plan_token, kind, caller, tool, fingerprint, attempt, reason, at, \
+         ifnull((SELECT a.detail FROM audit_events a WHERE a.plan_token = tombstones.plan_token \
+                  AND a.event IN ('previewed', 'awaiting_approval') ORDER BY a.seq LIMIT 1), '') AS seal"
+    };
+}
+pub(super) const TOMBSTONE: &str =
+    concat!("SELECT ", tombstone_columns!(), " FROM tombstones WHERE plan_token = :plan_token");
+pub(super) const TOMBSTONE_BY_KEY: &str = concat!(
+    "SELECT ",
+    tombstone_columns!(),
+    " FROM tombstones WHERE caller = :caller AND tool = :tool AND idempotency_key = :key"
+);
 pub(super) const TOMBSTONE_REJECTED: &str = "
 SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
  WHERE kind = 'rejected' AND lifted_at IS NULL AND tool = :tool AND fingerprint = :fingerprint AND plan_token <> :except
- ORDER BY at DESC, rowid DESC LIMIT 1";
+ ORDER BY rowid DESC LIMIT 1";
 pub(super) const TOMBSTONES_LIFT: &str = "
 UPDATE tombstones SET lifted_at = :now, lifted_by = :actor
  WHERE kind = 'rejected' AND lifted_at IS NULL AND tool = :tool AND fingerprint = :fingerprint";
@@ -188,12 +213,28 @@ pub(super) const AUDIT_INSERT: &str = concat!(
      :detail, :preview_count, :fingerprint, :attempt, :instance_id, :duration_us, :prev_hash, :hash)"
 );
 pub(super) const AUDIT_HEAD: &str = "SELECT seq, hash FROM audit_events ORDER BY seq DESC LIMIT 1";
+pub(super) const AUDIT_TOKENS_FROM: &str =
+    "SELECT seq, plan_token FROM audit_events WHERE seq >= :seq ORDER BY seq LIMIT :limit";
 pub(super) const AUDIT_HASH_AT: &str = "SELECT hash FROM audit_events WHERE seq = :seq";
 pub(super) const AUDIT_STORE_ID: &str = "SELECT detail FROM audit_events WHERE seq = 1 AND event = 'store_created'";
 pub(super) const AUDIT_OF_PLAN: &str =
     concat!("SELECT ", audit_columns!(), " FROM audit_events WHERE plan_token = :plan_token ORDER BY seq");
+/// Only a claim's own report says how long the claim took.
+pub(super) const AUDIT_REPORT_OF_CLAIM: &str = "
+SELECT 1 FROM audit_events
+ WHERE plan_token = :plan_token AND attempt = :attempt AND event IN ('executed', 'failed') AND duration_us IS NOT NULL
+ LIMIT 1";
 pub(super) const AUDIT_AFTER: &str =
     concat!("SELECT ", audit_columns!(), " FROM audit_events WHERE seq > :after ORDER BY seq LIMIT :limit");
+pub(super) const AUDIT_REFUSALS: &str = "
+SELECT code, count(*) FROM audit_events WHERE event = 'refused' AND code IS NOT NULL GROUP BY code
+ ORDER BY count(*) DESC, code";
+pub(super) const AUDIT_NEWEST_TIME: &str =
+    "SELECT max(at) FROM (SELECT at FROM audit_events ORDER BY seq DESC LIMIT 100)";
+
+// the schema
+
+pub(super) const INDEX_EXISTS: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = :name";
 
 // instances
 

@@ -12,7 +12,7 @@ use super::tx::{Draft, Tx};
 use crate::canonical::CanonicalJson;
 use crate::error::{Error, Result};
 use crate::failpoint::hit;
-use crate::lifecycle::{self, Event};
+use crate::lifecycle::{self, Event, State};
 use crate::plan::PreparedRedeem;
 
 /// What a transition changes beside the state. The default changes nothing.
@@ -22,8 +22,6 @@ pub(crate) struct Change<'a> {
     pub(crate) gate: bool,
     /// A decision was completed now.
     pub(crate) decided: bool,
-    /// A decision no longer stands.
-    pub(crate) undecided: bool,
     /// The claim ends: its token is forgotten.
     pub(crate) clear_claim: bool,
     /// The claim's new owner.
@@ -52,7 +50,7 @@ impl Tx<'_> {
     pub(crate) fn insert_plan(&mut self, new: &NewRow<'_>) -> Result<()> {
         let row = new.row;
         debug_assert_eq!(row.state, lifecycle::first(row.gated));
-        self.run(
+        self.insert(
             q::PLAN_INSERT,
             named_params! {
                 ":plan_token": row.plan_token, ":tool": row.tool, ":caller": row.caller, ":state": row.state.as_str(),
@@ -98,7 +96,7 @@ impl Tx<'_> {
         hit("after_update");
         check_integrity(&full)?;
         // A claim keeps gated: an approved plan was claimed exactly when it is gated.
-        let from = if full.core.gated { lifecycle::State::Approved } else { lifecycle::State::Previewed };
+        let from = if full.core.gated { State::Approved } else { State::Previewed };
         self.audit(Draft { from_state: Some(from), ..Draft::unchanged(Event::Executing.as_str(), &full.core) })?;
         hit("after_audit");
         Ok(Some(full))
@@ -113,7 +111,7 @@ impl Tx<'_> {
         if change.decided {
             row.decided_at = Some(self.now);
         }
-        if change.undecided {
+        if to == State::AwaitingApproval {
             row.decided_at = None;
         }
         if to.is_terminal() {
@@ -162,16 +160,20 @@ impl Tx<'_> {
 
     /// The lasting memory of a plan that can never run (again).
     fn bury(&mut self, row: &PlanRow) -> Result<()> {
-        let reason = row.reject_reason.as_deref().or(row.error.as_deref());
-        self.run(
+        // An earlier error is no reason of this end.
+        let reason = match row.state {
+            State::Rejected => row.reject_reason.as_deref(),
+            State::Failed => row.error.as_deref(),
+            _ => None,
+        };
+        self.insert(
             q::TOMBSTONE_INSERT,
             named_params! {
                 ":plan_token": row.plan_token, ":kind": row.state.as_str(), ":caller": row.caller, ":tool": row.tool,
                 ":idempotency_key": row.idempotency_key, ":fingerprint": row.fingerprint, ":attempt": row.attempt,
                 ":reason": reason, ":actor": self.actor.name, ":at": self.now,
             },
-        )?;
-        Ok(())
+        )
     }
 
     /// Notices that the plan's time is over, once.

@@ -4,7 +4,7 @@
 //! The walk reads the chain in pieces, each in a snapshot of its own, so that it pins no log; the plans that are still
 //! open are compared in the snapshot of the last piece. Memory holds the open plans alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::named_params;
 use serde::Serialize;
@@ -70,9 +70,12 @@ impl std::fmt::Display for Difference {
 /// What the chain says of a plan that is not terminal.
 struct Replayed {
     state: State,
+    tool: String,
+    caller: String,
     seal: String,
     fingerprint: String,
-    approvers: Vec<String>,
+    /// Reviewer, channel and time.
+    approvals: Vec<(String, String, i64)>,
     attempt: i64,
     gated: bool,
 }
@@ -86,6 +89,8 @@ struct Walk {
     gone_at: i64,
     gone_plan: Option<String>,
     last_purge: i64,
+    /// Tool, fingerprint, time and actor of each lift.
+    lifts: HashSet<(String, String, i64, String)>,
     plans: u64,
 }
 
@@ -102,6 +107,7 @@ pub(crate) fn verify(
         gone_at: 0,
         gone_plan: None,
         last_purge: 0,
+        lifts: HashSet::new(),
         plans: 0,
     };
     let mut total = 0;
@@ -175,6 +181,11 @@ impl Walk {
                 if event.event == "purged" {
                     self.last_purge = event.seq;
                 }
+                if let ("rejection_lifted", Some(tool), Some(fingerprint)) =
+                    (event.event.as_str(), &event.tool, &event.fingerprint)
+                {
+                    self.lifts.insert((tool.clone(), fingerprint.clone(), event.at, event.actor.clone()));
+                }
                 Ok(None)
             }
         }
@@ -208,9 +219,11 @@ impl Walk {
             self.plans += 1;
             let replayed = Replayed {
                 state: to,
+                tool: event.tool.clone().unwrap_or_default(),
+                caller: event.caller.clone().unwrap_or_default(),
                 seal: event.detail.clone().unwrap_or_default(),
                 fingerprint: event.fingerprint.clone().unwrap_or_default(),
-                approvers: Vec::new(),
+                approvals: Vec::new(),
                 attempt: 0,
                 gated: to == State::AwaitingApproval,
             };
@@ -231,10 +244,10 @@ impl Walk {
                 if event.detail.as_deref() != Some(plan.seal.as_str()) {
                     return Ok(at(event, "the approval carries another seal than the plan"));
                 }
-                plan.approvers.push(event.actor.to_ascii_lowercase());
+                plan.approvals.push((event.actor.clone(), event.channel.clone(), event.at));
             }
             Event::Regated => {
-                plan.approvers.clear();
+                plan.approvals.clear();
                 plan.gated = true;
             }
             Event::Executing => {
@@ -255,9 +268,14 @@ impl Walk {
     /// A plan as the chain has it against its row and tombstone. `ended`: the row of the terminal event.
     fn compare(&mut self, reader: &Reader<'_>, token: &str, said: &Replayed, ended: i64) -> Result<Option<Difference>> {
         if said.state.is_terminal() {
-            let tombstone = reader.tombstone(token)?;
-            if tombstone.map(|tombstone| tombstone.state) != Some(said.state) {
+            let Some(tombstone) = reader.tombstone(token)?.filter(|tombstone| tombstone.state == said.state) else {
                 return Ok(about(token, format!("it ended {}, and no tombstone of that kind stands", said.state)));
+            };
+            if (&tombstone.fingerprint, &tombstone.tool, &tombstone.caller)
+                != (&said.fingerprint, &said.tool, &said.caller)
+                || i64::from(tombstone.attempt) != said.attempt
+            {
+                return Ok(about(token, "its tombstone is about something else than the audit says"));
             }
         }
         let Some(full) = reader.full(token)? else {
@@ -301,6 +319,13 @@ impl Walk {
                 return Ok(about(&token, "a row stands in the file that no audit row accounts for"));
             }
         }
+        let lifted = reader.all(q::TOMBSTONES_LIFTED, &[], |row| {
+            let lift = (row.get("tool")?, row.get("fingerprint")?, row.get("lifted_at")?, row.get("lifted_by")?);
+            Ok((row.get::<_, String>("plan_token")?, lift))
+        })?;
+        if let Some((token, _)) = lifted.iter().find(|(_, lift)| !self.lifts.contains(lift)) {
+            return Ok(about(token, "its rejection was lifted, and no audit row accounts for that"));
+        }
         Ok(None)
     }
 }
@@ -319,11 +344,12 @@ fn compare_row(reader: &Reader<'_>, token: &str, said: &Replayed, full: &FullRow
     if row.gated != said.gated || i64::from(row.attempt) != said.attempt {
         return Ok(about(token, "its gate or its attempt is not what the audit says"));
     }
-    let mut approvers = reader.all(q::APPROVALS_OF_PLAN, named_params! {":plan_token": token}, |row| {
-        Ok(row.get::<_, String>("reviewer")?.to_ascii_lowercase())
+    let mut standing = reader.all(q::APPROVALS_OF_PLAN, named_params! {":plan_token": token}, |row| {
+        let approval: (String, String, i64) = (row.get("reviewer")?, row.get("channel")?, row.get("approved_at")?);
+        Ok((approval, row.get::<_, String>("seal")?))
     })?;
-    let mut expected = said.approvers.clone();
-    approvers.sort();
+    let mut expected: Vec<_> = said.approvals.iter().map(|given| (given.clone(), said.seal.clone())).collect();
+    standing.sort();
     expected.sort();
-    Ok(if approvers == expected { None } else { about(token, "its approvals are not the ones in the audit") })
+    Ok(if standing == expected { None } else { about(token, "its approvals are not the ones in the audit") })
 }

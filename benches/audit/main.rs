@@ -1,0 +1,2 @@
+//! What auditing costs.
+fn main() {}
