@@ -1,6 +1,7 @@
 //! The page's own stream: it says that something changed, never what. The page then asks for the queue.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,10 +17,12 @@ use super::Shared;
 use super::answer::Failed;
 use super::tokens::Pass;
 use crate::operator::Operator;
-use crate::store::lock;
+use crate::store::{Subscription, lock};
 
-/// How often the file is looked at while somebody listens: other processes write it too.
-const POLL: Duration = Duration::from_millis(250);
+/// After a change, so long is not looked for the next one: a busy file does not keep every page asking.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Until the file is looked at again after a failure.
+const RETRY: Duration = Duration::from_secs(2);
 /// So often something is sent, so that the page notices a connection that is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// How many streams are open at once. A page holds one.
@@ -71,7 +74,7 @@ impl Watcher {
 
 /// Ends when nobody listens; the next listener starts another.
 async fn look(seen: watch::Sender<Seen>, runs: Arc<Mutex<bool>>, operator: Operator) {
-    let mut failing = false;
+    let mut changes = None;
     loop {
         {
             let mut runs = lock(&runs);
@@ -81,24 +84,34 @@ async fn look(seen: watch::Sender<Seen>, runs: Arc<Mutex<bool>>, operator: Opera
             }
         }
         let asked = operator.clone();
-        match tokio::task::spawn_blocking(move || newest(&asked)).await {
-            Ok(Ok(seq)) => {
-                failing = false;
+        let before = changes.take();
+        match tokio::task::spawn_blocking(move || newest(&asked, before)).await {
+            Ok(Ok((subscription, seq))) => {
                 seen.send_if_modified(|seen| std::mem::replace(&mut seen.seq, seq) != seq);
+                tokio::time::sleep(PAUSE).await;
+                // One that cannot go on is replaced by the next round.
+                let change = tokio::select! {
+                    change = poll_fn(|context| subscription.poll(context)) => change,
+                    () = seen.closed() => Ok(()),
+                };
+                changes = change.is_ok().then_some(subscription);
             }
-            Ok(Err(error)) if !failing => {
-                failing = true;
-                crate::report::problem(&format!("approval server: the file cannot be read: {error}"));
+            Ok(Err(error)) => {
+                crate::report::problem(&format!("approval server: changes cannot be watched: {error}"));
+                tokio::time::sleep(RETRY).await;
             }
-            Ok(Err(_)) | Err(_) => {}
+            Err(_) => tokio::time::sleep(RETRY).await,
         }
-        tokio::time::sleep(POLL).await;
     }
 }
 
-/// What moves with every transition of every process.
-fn newest(operator: &Operator) -> crate::Result<i64> {
-    operator.audit().head().map(|head| head.seq)
+/// Subscribes first, so that nothing is missed between, then reads what moves with every transition of every process.
+fn newest(operator: &Operator, before: Option<Subscription>) -> crate::Result<(Subscription, i64)> {
+    let subscription = match before {
+        Some(subscription) => subscription,
+        None => operator.inner.changes()?,
+    };
+    Ok((subscription, operator.audit().head()?.seq))
 }
 
 /// One stream: what it last said, and what it needs to go on.

@@ -38,27 +38,34 @@ impl Visitor {
 
 /// The open connections, oldest first.
 #[derive(Clone, Default)]
-struct Door(Arc<Mutex<(u64, BTreeMap<u64, Arc<Place>>)>>);
+struct Door(Arc<Mutex<Inside>>);
+
+#[derive(Default)]
+struct Inside {
+    newest: u64,
+    places: BTreeMap<u64, Arc<Place>>,
+}
 
 impl Door {
     /// A place for one more. Where all are taken, the oldest without a token goes; `None`: all carry one.
     fn enter(&self) -> Option<(u64, Visitor)> {
         let mut inside = lock(&self.0);
-        if inside.1.len() >= CONNECTIONS_MAX {
-            let oldest = inside.1.iter().find(|(_, place)| !place.guest.load(Ordering::Relaxed)).map(|(&id, _)| id)?;
-            if let Some(place) = inside.1.remove(&oldest) {
+        if inside.places.len() >= CONNECTIONS_MAX {
+            let oldest =
+                inside.places.iter().find(|(_, place)| !place.guest.load(Ordering::Relaxed)).map(|(&id, _)| id)?;
+            if let Some(place) = inside.places.remove(&oldest) {
                 place.out.notify_one();
             }
         }
-        inside.0 += 1;
-        let id = inside.0;
+        inside.newest += 1;
+        let id = inside.newest;
         let place = Arc::new(Place { guest: AtomicBool::new(false), out: Notify::new() });
-        inside.1.insert(id, place.clone());
+        inside.places.insert(id, place.clone());
         Some((id, Visitor(place)))
     }
 
     fn leave(&self, id: u64) {
-        lock(&self.0).1.remove(&id);
+        lock(&self.0).places.remove(&id);
     }
 }
 

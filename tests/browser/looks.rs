@@ -100,6 +100,13 @@ fn every_view_is_readable_in_light_in_dark_and_at_375_pixels() {
                 looks_right(&browser, &what("timeline")).await;
                 browser.click("#timeline .link").await;
             }
+            browser.click("#to-queue").await;
+            let queue = world.gate.reviewer("bob").unwrap().pending(10).unwrap();
+            world.gate.reviewer("bob").unwrap().reject(&queue.items[0].plan.plan_token, Some("no")).unwrap();
+            browser.until("one is over", "document.querySelector('.card.over')").await;
+            looks_right(&browser, "a decided card in the dark").await;
+            browser.dark(false).await;
+            looks_right(&browser, "a decided card").await;
         }
     });
 }

@@ -229,6 +229,9 @@ fn the_keyboard_alone_is_enough_and_takes_two_steps() {
                 .await;
             browser.press("j").await;
             assert_eq!(browser.count(&format!("{}:focus", card(&second))).await, 1);
+            browser
+                .until("it is armed", &format!("document.querySelector(\"{} .reject:enabled\")", card(&second)))
+                .await;
             browser.press("r").await;
             browser.press("not twice").await;
             browser.enter().await;
@@ -353,12 +356,14 @@ fn the_quorum_the_countdown_and_the_expiry_show() {
     let world = Arc::new(World::new());
     let agent = world.gate.agent("pricing-agent").unwrap();
     let two = agent.create(NewPlan::new("close_account", &1, Approval::Required { quorum: 2 })).unwrap();
-    let short = NewPlan::new("archive", &2, Approval::required()).ttl(Duration::from_secs(5));
-    let short = agent.create(short).unwrap().plan_token;
     with_browser(&[], {
         let (world, two) = (world.clone(), two.clone());
         move |browser| async move {
             browser.open_queue(&world.link()).await;
+            let short = NewPlan::new("archive", &2, Approval::required()).ttl(Duration::from_secs(5));
+            let short = world.gate.agent("pricing-agent").unwrap().create(short).unwrap().plan_token;
+            browser.until("it is announced", "!document.querySelector('#fresh').hidden").await;
+            browser.click("#fresh").await;
             let left = format!("document.querySelector(\"{} .left\").textContent", card(&short));
             let first = browser.script(&format!("return {left};"), Vec::new()).await;
             assert!(first.as_str().unwrap().contains(" s left"), "{first}");

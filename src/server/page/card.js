@@ -119,7 +119,9 @@ class Card {
     const { preview_count: count, approvals, approvals_needed: needed, approved_by: by, others_waiting: others } = this.plan;
     const names = by.length > 0 ? `: ${by.map((given) => given.reviewer).join(", ")}` : "";
     const facts = [
-      element("span", {}, element("b", {}, count === null ? "not given" : number.format(count)), " affected, as the host counted"),
+      count === null
+        ? element("span", {}, "number affected: not given by the host")
+        : element("span", {}, element("b", {}, number.format(count)), " affected, as the host counted"),
       element("span", {}, element("b", {}, `${approvals} of ${needed}`), ` ${needed === 1 ? "approval" : "approvals"}${names}`),
       element("span", {}, others === 0 ? "no other plan" : element("b", {}, others === 1 ? "1 other plan" : `${number.format(others)} other plans`),
         " of this caller and tool waits".replace("waits", others > 1 ? "wait" : "waits")),

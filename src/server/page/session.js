@@ -79,6 +79,7 @@ function live(state, text) {
   const shown = byId("live");
   if (shown.dataset.state === state && shown.textContent === text) return;
   shown.dataset.state = state;
+  document.body.dataset.live = state;
   shown.textContent = text;
 }
 
