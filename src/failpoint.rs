@@ -19,9 +19,11 @@ pub mod test_hooks {
 
     use crate::store::lock;
 
-    /// All points, in the order in which one `execute` passes them.
-    pub const POINTS: [&str; 7] = [
+    /// All points, in the order in which one `execute` passes them. `after_statement` is passed after each statement of
+    /// a transaction that writes.
+    pub const POINTS: [&str; 8] = [
         "before_begin",
+        "after_statement",
         "after_update",
         "after_audit",
         "before_commit",
@@ -35,6 +37,8 @@ pub mod test_hooks {
     pub enum Action {
         /// The process kills itself with SIGKILL.
         Kill,
+        /// The process stops itself with SIGSTOP, and goes on after SIGCONT.
+        Stop,
         /// The thread panics.
         Panic,
     }
@@ -64,10 +68,14 @@ pub mod test_hooks {
         let action = *action;
         *armed = None;
         drop(armed);
+        let signal = |signal| rustix::process::kill_process(rustix::process::getpid(), signal);
         match action {
             Action::Kill => {
-                let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+                let _ = signal(rustix::process::Signal::KILL);
                 unreachable!("a process survived SIGKILL");
+            }
+            Action::Stop => {
+                let _ = signal(rustix::process::Signal::STOP);
             }
             Action::Panic => panic!("the test hook {name} panicked"),
         }

@@ -16,7 +16,7 @@ use crate::store::pool::OpenOptions;
 use crate::store::read::Reader;
 use crate::store::rows::PlanRow;
 use crate::store::tx::{No, Tx};
-use crate::store::{Store, lock};
+use crate::store::{Store, Subscription, lock};
 
 /// One open gate. Cheap to clone; all clones are the same instance.
 ///
@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     /// The claims that somebody in this process works on: (plan token, attempt), and how many hold each: an adopted one has two.
     pub(crate) live: Mutex<HashMap<(String, u32), usize>>,
     closed: AtomicBool,
+    #[cfg(feature = "tokio")]
+    pub(crate) lanes: crate::on_tokio::Lanes,
     _directory: Option<PrivateDir>,
 }
 
@@ -93,6 +95,8 @@ impl Gate {
         let instance = Instance::new(instance_id, store.pools().path())?;
         store.remember_head(instance.directory())?;
         let inner = Inner {
+            #[cfg(feature = "tokio")]
+            lanes: crate::on_tokio::Lanes::new(options.readers),
             store,
             options,
             instance,
@@ -163,33 +167,36 @@ impl std::fmt::Debug for Gate {
 }
 
 impl Inner {
+    /// Refuses a gate that is closed, and a process that did not open it: a fork may have copied any lock while it was
+    /// held, so this comes before every lock.
     pub(crate) fn usable(&self) -> Result<()> {
+        self.store.check_process()?;
         if self.closed.load(Ordering::Acquire) { Err(Error::closed()) } else { Ok(()) }
     }
 
     pub(crate) fn read<T>(&self, f: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         self.usable()?;
-        self.store.read(f)
+        crate::report::failed(self.store.read(f))
     }
 
     /// One transaction; then the committed events go to the sink.
     pub(crate) fn write<T>(&self, actor: &Actor, f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>) -> Result<T> {
         self.usable()?;
-        let answer = self.store.write(actor, f);
+        let answer = self.store.write(actor, |tx| {
+            // Asked again under the writer: whoever comes after the transaction of a close changes nothing, and a claim
+            // that came before it keeps the instance's row.
+            self.usable()?;
+            f(tx)
+        });
         self.store.deliver();
-        answer
+        crate::report::failed(answer)
     }
 
-    /// One transaction that claims: before it the file is looked at, whether it is still the one that was opened.
-    pub(crate) fn write_claim<T>(
-        &self,
-        actor: &Actor,
-        f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<T> {
+    /// Woken by every change of any plan, of whatever process. Subscribe first, then read.
+    #[allow(dead_code, reason = "the approval server's event stream is the one that asks for every change")]
+    pub(crate) fn changes(&self) -> Result<Subscription> {
         self.usable()?;
-        let answer = self.store.write_claim(actor, f);
-        self.store.deliver();
-        answer
+        self.store.subscribe(None, None, None)
     }
 
     /// Takes this instance's lock and writes its row, before its first claim.
@@ -197,7 +204,10 @@ impl Inner {
         self.usable()?;
         self.instance.register(self.store.now(), |row| {
             let actor = self.own_actor();
-            self.store.write(&actor, |tx| Ok(Ok(tx.insert_instance(row)?)))
+            self.store.write(&actor, |tx| {
+                self.usable()?;
+                Ok(Ok(tx.insert_instance(row)?))
+            })
         })
     }
 
@@ -206,7 +216,13 @@ impl Inner {
     }
 
     fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) || !self.instance.is_registered() {
+        self.store.check_process()?;
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.store.stop_waiting();
+        // A registration that is under way holds the lock that `own_row` waits for.
+        if self.instance.own_row().is_none() {
             return Ok(());
         }
         let deleted = self.store.write(&self.own_actor(), |tx| Ok(Ok(tx.delete_instance(tx.instance_id)?)));
@@ -237,7 +253,15 @@ pub(crate) struct LiveClaim {
 
 impl LiveClaim {
     pub(crate) fn new(inner: Arc<Inner>, row: &PlanRow) -> Self {
-        let key = (row.plan_token.clone(), row.attempt);
+        Self::hold(inner, (row.plan_token.clone(), row.attempt))
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn again(&self) -> Self {
+        Self::hold(self.inner.clone(), self.key.clone())
+    }
+
+    fn hold(inner: Arc<Inner>, key: (String, u32)) -> Self {
         *lock(&inner.live).entry(key.clone()).or_insert(0) += 1;
         Self { inner, key }
     }

@@ -21,7 +21,15 @@ pub(crate) struct Instance {
     directory: PathBuf,
     boot_id: String,
     host_name: String,
-    held: Mutex<Option<File>>,
+    held: Mutex<Option<Held>>,
+}
+
+/// The lock of this instance, taken for good.
+struct Held {
+    file: File,
+    row: InstanceRow,
+    /// False while nobody knows whether the row stands: its commit was ambiguous.
+    stored: bool,
 }
 
 impl Instance {
@@ -55,10 +63,15 @@ impl Instance {
         self.directory.join(format!("{instance_id}.lock"))
     }
 
-    /// Takes the lock, then has `write` store the row; once. Both come before the first claim.
+    /// Takes the lock, then has `write` store the row; once. Both come before the first claim. `write` may be called
+    /// again with the same row, after a commit of which nobody knew whether it took effect.
     pub(crate) fn register(&self, now: i64, write: impl FnOnce(&InstanceRow) -> Result<()>) -> Result<()> {
         let mut held = lock(&self.held);
-        if held.is_some() {
+        if let Some(held) = held.as_mut() {
+            if !held.stored {
+                write(&held.row)?;
+                held.stored = true;
+            }
             return Ok(());
         }
         let path = self.lock_path(&self.id);
@@ -69,30 +82,16 @@ impl Instance {
             .mode(0o600)
             .open(&path)
             .map_err(|error| Error::from_io("cannot create", &path, &error))?;
-        let registered = file
-            .try_lock()
-            .map_err(|error| Error::storage(format!("cannot lock the owner's file of this instance: {error}")))
-            .and_then(|()| file.metadata().map_err(|error| Error::from_io("cannot look at", &path, &error)))
-            .and_then(|seen| {
-                write(&InstanceRow {
-                    instance_id: self.id.clone(),
-                    lock_dev: seen.dev().cast_signed(),
-                    lock_ino: seen.ino().cast_signed(),
-                    boot_id: self.boot_id.clone(),
-                    host_name: self.host_name.clone(),
-                    pid: i64::from(std::process::id()),
-                    opened_at: now,
-                })
-            });
+        let registered = self.lock_own(&file, &path, now).and_then(|row| match write(&row) {
+            Ok(()) => Ok((row, Ok(()))),
+            // The row may stand: its lock stays, held, so that the row stays true while this process lives.
+            Err(error) if error.is_ambiguous() => Ok((row, Err(error))),
+            Err(error) => Err(error),
+        });
         match registered {
-            Ok(()) => {
-                *held = Some(file);
-                Ok(())
-            }
-            Err(error) if error.is_ambiguous() => {
-                // The row may stand: its lock stays, held, so that the row stays true while this process lives.
-                *held = Some(file);
-                Err(error)
+            Ok((row, answer)) => {
+                *held = Some(Held { file, row, stored: answer.is_ok() });
+                answer
             }
             Err(error) => {
                 // Nothing was registered; the file goes, so that a repeated call starts afresh.
@@ -102,17 +101,35 @@ impl Instance {
         }
     }
 
-    pub(crate) fn is_registered(&self) -> bool {
-        lock(&self.held).is_some()
+    fn lock_own(&self, file: &File, path: &Path, now: i64) -> Result<InstanceRow> {
+        file.try_lock()
+            .map_err(|error| Error::storage(format!("cannot lock the owner's file of this instance: {error}")))?;
+        let seen = file.metadata().map_err(|error| Error::from_io("cannot look at", path, &error))?;
+        Ok(InstanceRow {
+            instance_id: self.id.clone(),
+            lock_dev: seen.dev().cast_signed(),
+            lock_ino: seen.ino().cast_signed(),
+            boot_id: self.boot_id.clone(),
+            host_name: self.host_name.clone(),
+            pid: i64::from(std::process::id()),
+            opened_at: now,
+        })
+    }
+
+    /// The row of this instance, once it holds its lock.
+    pub(crate) fn own_row(&self) -> Option<InstanceRow> {
+        lock(&self.held).as_ref().map(|held| held.row.clone())
     }
 
     /// Lets the lock go, for good. `remove`: the instance owns nothing, so that its file goes too.
     pub(crate) fn release(&self, remove: bool) {
-        let held = lock(&self.held).take();
-        if held.is_some() && remove {
+        let Some(held) = lock(&self.held).take() else { return };
+        if remove {
             // Best effort: recover removes what is left of dead instances.
             let _ = std::fs::remove_file(self.lock_path(&self.id));
         }
+        // Closing is not enough: a forked child has the same open file, and would keep this instance alive.
+        let _ = held.file.unlock();
     }
 
     /// Removes the lock file of a dead instance that owns nothing. Best effort.
@@ -143,13 +160,18 @@ impl Instance {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return LockSeen::Missing,
             Err(_) => return LockSeen::Unreadable,
         };
-        match file.metadata() {
-            Ok(seen) if (seen.dev().cast_signed(), seen.ino().cast_signed()) == (owner.lock_dev, owner.lock_ino) => {}
-            Ok(_) => return LockSeen::Replaced,
+        let same_file = match file.metadata() {
+            Ok(seen) => (seen.dev().cast_signed(), seen.ino().cast_signed()) == (owner.lock_dev, owner.lock_ino),
             Err(_) => return LockSeen::Unreadable,
+        };
+        // Device numbers are another kernel's own: a file of another boot is tried whatever its number is, so that a
+        // held lock is seen.
+        if !same_file && owner.boot_id == self.boot_id {
+            return LockSeen::Replaced;
         }
         match file.try_lock_shared() {
-            Ok(()) => LockSeen::Free,
+            Ok(()) if same_file => LockSeen::Free,
+            Ok(()) => LockSeen::Replaced,
             Err(TryLockError::WouldBlock) => LockSeen::Held,
             Err(TryLockError::Error(_)) => LockSeen::Unreadable,
         }

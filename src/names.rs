@@ -129,7 +129,7 @@ impl AsRef<str> for PlanToken {
 
 impl fmt::Display for PlanToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.pad(&self.0)
     }
 }
 

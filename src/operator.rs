@@ -15,7 +15,8 @@ use crate::lifecycle::State;
 use crate::liveness::Liveness;
 use crate::names::{Actor, Channel};
 use crate::plan::{Listing, Plan, Settled, short};
-use crate::recovery::{self, Outcome, Owner, RecoveryReport, RestoreReport};
+use crate::recovery::{self, Outcome, Owner, RecoveryReport};
+use crate::settle::{self, RestoreReport};
 use crate::store::read::Reader;
 use crate::store::tx::Draft;
 use crate::store::{unknown_token, verify};
@@ -134,7 +135,7 @@ impl Operator {
     /// cannot be told ([`mark_interrupted_as_uncertain`](Operator::mark_interrupted_as_uncertain) first). Busy and
     /// storage errors.
     pub fn settle(&self, token: impl AsRef<str>, outcome: &Outcome) -> Result<Settled> {
-        recovery::settle(&self.inner, &self.actor, &short(token.as_ref()), outcome)
+        settle::settle(&self.inner, &self.actor, &short(token.as_ref()), outcome)
     }
 
     /// Marks the claim `attempt` of a plan `uncertain`, when its owner is gone or cannot be told: the operator has made
@@ -144,7 +145,7 @@ impl Operator {
     /// Refused: UNKNOWN_TOKEN; NOT_EXECUTING; STALE_CLAIM for another attempt; ALREADY_EXECUTING while its owner is alive
     /// (this instance at work on it included). Busy and storage errors.
     pub fn mark_interrupted_as_uncertain(&self, token: impl AsRef<str>, attempt: u32) -> Result<Settled> {
-        recovery::mark_interrupted(&self.inner, &self.actor, &short(token.as_ref()), attempt)
+        settle::mark_interrupted(&self.inner, &self.actor, &short(token.as_ref()), attempt)
     }
 
     /// Accepts that the file was put back to an earlier state (a restored backup): every open plan expires and every
@@ -153,7 +154,7 @@ impl Operator {
     /// # Errors
     /// Busy and storage errors.
     pub fn accept_restore(&self) -> Result<RestoreReport> {
-        recovery::accept_restore(&self.inner, &self.actor)
+        settle::accept_restore(&self.inner, &self.actor)
     }
 
     /// Turns unused plans that are past their time into `expired`, in small transactions. Deletes nothing. Answers how
@@ -162,6 +163,7 @@ impl Operator {
     /// # Errors
     /// Busy and storage errors; what was swept before stays swept.
     pub fn sweep(&self) -> Result<u64> {
+        let _span = crate::report::span("sweep", "");
         let mut swept = 0;
         for state in [State::Previewed, State::AwaitingApproval, State::Approved] {
             loop {
@@ -187,6 +189,7 @@ impl Operator {
     /// # Errors
     /// Busy and storage errors; what was purged before stays purged.
     pub fn purge(&self, older_than: Duration) -> Result<u64> {
+        let _span = crate::report::span("purge", "");
         let age = i64::try_from(older_than.as_millis()).unwrap_or(i64::MAX);
         let before = self.inner.store.now().saturating_sub(age);
         let (mut after, mut purged) = (i64::MIN, 0);

@@ -11,20 +11,19 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::canonical::CanonicalJson;
-use crate::claim::{keep_json, keep_text};
+use crate::claim::keep_text;
 use crate::error::Result;
 use crate::execute::BoxError;
 use crate::gate::Inner;
-use crate::lifecycle::{Event, Retry, State};
+use crate::lifecycle::State;
 use crate::liveness::Liveness;
 use crate::names::{Actor, PlanToken};
 use crate::plan::{Plan, Settled};
 use crate::refusal::RefusalCode;
+use crate::settle::{Evidence, Verb, refuse_owner, settle_row};
 use crate::store::read::{Reader, StuckKey};
 use crate::store::rows::PlanRow;
-use crate::store::transition::Change;
-use crate::store::tx::{No, Tx};
+use crate::store::tx::No;
 use crate::store::unknown_token;
 
 /// The host's answer to "did the side effect of this plan happen?".
@@ -63,7 +62,8 @@ pub struct RecoveryReport {
     pub alive: Vec<PlanToken>,
     /// Nobody can tell from here whether the owner lives: untouched, for an operator.
     pub unknown_owner: Vec<PlanToken>,
-    /// Could not be settled now, and why.
+    /// What went wrong, plan by plan: it could not be settled now; or the hook failed, and then the plan stands in
+    /// `uncertain` as well.
     pub errors: Vec<(PlanToken, String)>,
     /// Left over when the scan's time was up.
     pub not_asked: Vec<PlanToken>,
@@ -101,11 +101,20 @@ impl Inner {
 
 /// The restart scan.
 pub(crate) fn recover(inner: &Inner, actor: &Actor) -> Result<RecoveryReport> {
+    let _span = crate::report::span("recover", "");
     let started = Instant::now();
     let mut report = RecoveryReport::default();
     let stuck = inner.read(|reader| reader.stuck_keys())?;
     let mut owners: HashMap<String, Liveness> = HashMap::new();
     for key in stuck {
+        let key = match key {
+            Ok(key) => key,
+            // One bad row never stops the scan.
+            Err((token, error)) => {
+                report.errors.push((PlanToken::from_stored(&token), error.to_string()));
+                continue;
+            }
+        };
         let token = PlanToken::from_stored(&key.plan_token);
         match eligible(inner, &key, &mut owners) {
             Ok(Owner::OwnIdle | Owner::Other(Liveness::Dead)) => {}
@@ -114,7 +123,12 @@ pub(crate) fn recover(inner: &Inner, actor: &Actor) -> Result<RecoveryReport> {
                 continue;
             }
             Ok(Owner::Other(Liveness::Unknown)) => {
-                report.unknown_owner.push(token);
+                // Another scan may have settled the plan since the list was read, and forgotten the owner.
+                match still_as_found(inner, &key) {
+                    Ok(true) => report.unknown_owner.push(token),
+                    Ok(false) => {}
+                    Err(error) => report.errors.push((token, error.to_string())),
+                }
                 continue;
             }
             Err(error) => {
@@ -122,21 +136,27 @@ pub(crate) fn recover(inner: &Inner, actor: &Actor) -> Result<RecoveryReport> {
                 continue;
             }
         }
-        if inner.options.reconcile.is_some() && started.elapsed() >= inner.options.recover_deadline {
+        let left = inner.options.recover_deadline.saturating_sub(started.elapsed());
+        if left.is_zero() {
             report.not_asked.push(token);
             continue;
         }
-        let left = inner.options.recover_deadline.saturating_sub(started.elapsed());
         match recover_one(inner, actor, &key, left) {
             // Settled by somebody else meanwhile: that one reports it.
             Ok(None) => {}
-            Ok(Some(State::Uncertain)) => report.uncertain.push(token),
-            Ok(Some(state)) => report.settled.push((token, state)),
-            // One bad row never stops the scan.
+            Ok(Some(Recovered { state, trouble })) => {
+                if let Some(trouble) = trouble {
+                    report.errors.push((token.clone(), trouble));
+                }
+                match state {
+                    State::Uncertain => report.uncertain.push(token),
+                    state => report.settled.push((token, state)),
+                }
+            }
             Err(error) => report.errors.push((token, error.to_string())),
         }
     }
-    report.instances_removed = forget_dead_instances(inner, actor)?;
+    report.instances_removed = forget_dead_instances(inner, actor);
     Ok(report)
 }
 
@@ -155,8 +175,15 @@ fn eligible(inner: &Inner, key: &StuckKey, owners: &mut HashMap<String, Liveness
     Ok(owner)
 }
 
+/// What the scan did with one plan.
+struct Recovered {
+    state: State,
+    /// Why the hook gave no answer.
+    trouble: Option<String>,
+}
+
 /// Asks and settles one plan. `None`: it is no longer as it was found.
-fn recover_one(inner: &Inner, actor: &Actor, key: &StuckKey, left: Duration) -> Result<Option<State>> {
+fn recover_one(inner: &Inner, actor: &Actor, key: &StuckKey, left: Duration) -> Result<Option<Recovered>> {
     let (outcome, trouble) = match &inner.options.reconcile {
         None => (Outcome::Unknown, None),
         Some(hook) => {
@@ -168,22 +195,29 @@ fn recover_one(inner: &Inner, actor: &Actor, key: &StuckKey, left: Duration) -> 
             ask(hook, plan, inner.options.hook_deadline.min(left))
         }
     };
+    let trouble = trouble.map(|text| keep_text(&text, inner.options.text_max_bytes));
     let mut evidence = Evidence::of(inner, &outcome);
-    evidence.error = evidence.error.or(trouble);
+    evidence.error = evidence.error.or_else(|| trouble.clone());
     inner.write(actor, |tx| {
         let Some(mut row) = tx.find(&key.plan_token, None)? else { return Ok(Ok(None)) };
-        if !as_found(&row, key) {
+        // Another scan that had no answer may have made it uncertain meanwhile: this answer still counts.
+        let made_uncertain = key.executing && row.state == State::Uncertain && row.attempt == key.attempt;
+        if !as_found(&row, key) && !made_uncertain {
             return Ok(Ok(None));
         }
         // An adopt may have put it into somebody's hands between the question and this transaction.
-        if key.executing
+        if row.state == State::Executing
             && inner.owner(tx, &row.plan_token, row.attempt, row.instance_id.as_deref())? == Owner::OwnAtWork
         {
             return Ok(Ok(None));
         }
         settle_row(tx, &mut row, &outcome, &evidence)?;
-        Ok(Ok(Some(row.state)))
+        Ok(Ok(Some(Recovered { state: row.state, trouble: trouble.clone() })))
     })
+}
+
+fn still_as_found(inner: &Inner, key: &StuckKey) -> Result<bool> {
+    inner.read(|reader| Ok(reader.find(&key.plan_token, None)?.is_some_and(|row| as_found(&row, key))))
 }
 
 /// Same claim, same owner, same state.
@@ -212,61 +246,40 @@ fn ask(hook: &Hook, plan: Plan, deadline: Duration) -> (Outcome, Option<String>)
     }
 }
 
-/// What an outcome leaves in the row.
-struct Evidence {
-    result: Option<CanonicalJson>,
-    error: Option<String>,
-}
-
-impl Evidence {
-    fn of(inner: &Inner, outcome: &Outcome) -> Self {
-        let options = &inner.options;
-        match outcome {
-            Outcome::Done(result) => Self { result: Some(keep_json(result, options.payload)), error: None },
-            Outcome::Failed(error) => Self { result: None, error: Some(keep_text(error, options.text_max_bytes)) },
-            Outcome::NotDone | Outcome::Unknown => Self { result: None, error: None },
-        }
-    }
-}
-
-/// Records a verified outcome: done, not-done and failed end the claim. True when something changed.
-fn settle_row(tx: &mut Tx<'_>, row: &mut PlanRow, outcome: &Outcome, evidence: &Evidence) -> Result<bool> {
-    let event = match outcome {
-        Outcome::Done(_) => Event::Executed,
-        Outcome::NotDone => Event::NotApplied(Retry::of(row.gated, row.quorum_complete())),
-        Outcome::Failed(_) => Event::SettledFailed,
-        Outcome::Unknown if row.state == State::Uncertain => return Ok(false),
-        Outcome::Unknown => Event::Uncertain,
-    };
-    let change = Change {
-        clear_claim: *outcome != Outcome::Unknown,
-        result: evidence.result.as_ref(),
-        error: evidence.error.as_deref(),
-        detail: evidence.error.clone(),
-        ..Change::default()
-    };
-    tx.transition(row, event, change)?;
-    Ok(true)
-}
-
-/// Removes the rows and lock files of dead instances that own no executing plan.
-fn forget_dead_instances(inner: &Inner, actor: &Actor) -> Result<u64> {
+/// Removes the rows and lock files of dead instances that own no executing plan. Best effort: the report of what was
+/// settled is worth more, and the next scan tries again.
+fn forget_dead_instances(inner: &Inner, actor: &Actor) -> u64 {
     let mut removed = 0;
-    for instance in inner.read(|reader| reader.instances())? {
+    let instances = match inner.read(|reader| reader.instances()) {
+        Ok(instances) => instances,
+        Err(error) => {
+            crate::report::problem(&format!("the list of instances cannot be read: {error}"));
+            return 0;
+        }
+    };
+    for instance in instances {
         let id = &instance.instance_id;
         if *id == inner.instance.id || inner.instance.liveness(Some(&instance)) != Liveness::Dead {
             continue;
         }
-        if inner.write(actor, |tx| Ok(Ok(tx.delete_instance(id)?)))? {
-            inner.instance.remove_lock_of(id);
-            removed += 1;
+        match inner.write(actor, |tx| Ok(Ok(tx.delete_instance(id)?))) {
+            Ok(true) => {
+                inner.instance.remove_lock_of(id);
+                removed += 1;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                crate::report::problem(&format!("a dead instance cannot be forgotten now: {error}"));
+                return removed;
+            }
         }
     }
-    Ok(removed)
+    removed
 }
 
 /// Asks the hook about one plan and settles it.
 pub(crate) fn reconcile(inner: &Inner, actor: &Actor, token: &str) -> Result<Settled> {
+    let _span = crate::report::span("reconcile", token);
     let found = inner.write(actor, |tx| {
         let Some(row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
         if !row.state.is_stuck() {
@@ -288,113 +301,8 @@ pub(crate) fn reconcile(inner: &Inner, actor: &Actor, token: &str) -> Result<Set
     })?;
     let (key, before) = found;
     match recover_one(inner, actor, &key, inner.options.recover_deadline)? {
-        Some(state) => Ok(Settled { state, already: state == before }),
+        Some(Recovered { state, .. }) => Ok(Settled { state, already: state == before }),
         // Somebody else settled it meanwhile; the plan says what became of it.
         None => crate::agent::read_plan(inner, token, None).map(|plan| Settled { state: plan.state, already: true }),
     }
-}
-
-/// Records what an operator verified.
-pub(crate) fn settle(inner: &Inner, actor: &Actor, token: &str, outcome: &Outcome) -> Result<Settled> {
-    let evidence = Evidence::of(inner, outcome);
-    inner.write(actor, |tx| {
-        let Some(mut row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
-        if !row.state.is_stuck() {
-            return Ok(Err(No::about(&row, row.refusal(RefusalCode::NotExecuting))));
-        }
-        if let Some(no) = refuse_owner(inner, tx, &row, Verb::Settle)? {
-            return Ok(Err(no));
-        }
-        let changed = settle_row(tx, &mut row, outcome, &evidence)?;
-        Ok(Ok(Settled { state: row.state, already: !changed }))
-    })
-}
-
-/// Turns the claim of an owner that is gone, or that nobody can tell, into `uncertain`.
-pub(crate) fn mark_interrupted(inner: &Inner, actor: &Actor, token: &str, attempt: u32) -> Result<Settled> {
-    inner.write(actor, |tx| {
-        let Some(mut row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
-        if !row.state.is_stuck() {
-            return Ok(Err(No::about(&row, row.refusal(RefusalCode::NotExecuting))));
-        }
-        if row.attempt != attempt {
-            return Ok(Err(No::about(&row, row.refusal(RefusalCode::StaleClaim))));
-        }
-        if row.state == State::Uncertain {
-            return Ok(Ok(Settled { state: row.state, already: true }));
-        }
-        if let Some(no) = refuse_owner(inner, tx, &row, Verb::MarkInterrupted)? {
-            return Ok(Err(no));
-        }
-        tx.transition(&mut row, Event::Uncertain, Change::default())?;
-        Ok(Ok(Settled { state: row.state, already: false }))
-    })
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verb {
-    Reconcile,
-    Settle,
-    MarkInterrupted,
-}
-
-/// Whether the owner of an executing plan forbids the verb. An owner that lives elsewhere forbids all, without override;
-/// this instance's own work forbids all but settle, where the operator answers for it; an owner that nobody can tell
-/// forbids all but marking.
-fn refuse_owner(inner: &Inner, tx: &Tx<'_>, row: &PlanRow, verb: Verb) -> Result<Option<No>> {
-    if row.state != State::Executing {
-        return Ok(None);
-    }
-    let owner = inner.owner(tx, &row.plan_token, row.attempt, row.instance_id.as_deref())?;
-    let message = match owner {
-        Owner::OwnIdle | Owner::Other(Liveness::Dead) => return Ok(None),
-        Owner::OwnAtWork if verb == Verb::Settle => return Ok(None),
-        Owner::Other(Liveness::Unknown) if verb == Verb::MarkInterrupted => return Ok(None),
-        Owner::OwnAtWork => "this host is running the plan right now",
-        Owner::Other(Liveness::Alive) => "the host that runs the plan is alive",
-        Owner::Other(Liveness::Unknown) => {
-            "nobody can tell from here whether the host that runs the plan is alive: make sure that it is gone, then mark the plan interrupted"
-        }
-    };
-    let refusal = row.refusal(RefusalCode::AlreadyExecuting).with_message(message);
-    Ok(Some(No::about(row, refusal)))
-}
-
-/// An operator accepts that the file was put back to an earlier state: what was open expires, what was claimed is
-/// uncertain.
-pub(crate) fn accept_restore(inner: &Inner, actor: &Actor) -> Result<RestoreReport> {
-    inner.usable()?;
-    let answer = inner.store.write_accepting(actor, |tx, rolled_back| {
-        if !rolled_back {
-            return Ok(Ok(RestoreReport { already: true, ..RestoreReport::default() }));
-        }
-        let mut report = RestoreReport::default();
-        tx.audit(crate::store::tx::Draft::new("restore_accepted"))?;
-        for state in [State::Previewed, State::AwaitingApproval, State::Approved, State::Executing] {
-            for mut row in tx.in_state(state)? {
-                if state == State::Executing {
-                    tx.transition(&mut row, Event::Uncertain, Change::default())?;
-                    report.uncertain += 1;
-                } else {
-                    tx.transition(&mut row, Event::Expired, Change::default())?;
-                    report.expired += 1;
-                }
-            }
-        }
-        Ok(Ok(report))
-    });
-    inner.store.deliver();
-    answer
-}
-
-/// What accepting a restore changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RestoreReport {
-    /// Open plans that expired.
-    pub expired: u64,
-    /// Executing plans that became uncertain.
-    pub uncertain: u64,
-    /// True when nothing had been put back: nothing changed.
-    pub already: bool,
 }

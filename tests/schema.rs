@@ -1,5 +1,5 @@
 //! Plain SQL is an interface of this crate: its text stands in `tests/golden/schema.sql`, and each column has its
-//! sentence in `docs/schema.md`. A difference is a decision, and a migration; `UPDATE_GOLDEN=1` writes the first file.
+//! sentence in the README. A difference is a decision, and a migration; `UPDATE_GOLDEN=1` writes the first file.
 #![allow(clippy::disallowed_methods)] // Nothing here has a gate's database open.
 
 use std::collections::BTreeSet;
@@ -52,16 +52,18 @@ fn every_column_has_its_sentence() {
             found.insert(format!("{object}.{column}"));
         }
     }
-    assert_eq!(documented(&fs::read_to_string(repository().join("docs/schema.md")).unwrap()), found);
+    assert_eq!(documented(&fs::read_to_string(repository().join("README.md")).unwrap()), found);
 }
 
-/// `## name` begins an object, "| `column` | sentence |" is one of its columns.
+/// In the section of the tables, "### `name`" begins an object, "| `column` | sentence |" is one of its columns.
 fn documented(page: &str) -> BTreeSet<String> {
+    let (_, section) = page.split_once("\n## Tables and views\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
     let mut object = "";
     let mut columns = BTreeSet::new();
-    for line in page.lines() {
-        if let Some(name) = line.strip_prefix("## ") {
-            object = name;
+    for line in section.lines() {
+        if let Some(name) = line.strip_prefix("### `") {
+            object = name.trim_end_matches('`');
         } else if let Some((column, sentence)) = line.strip_prefix("| `").and_then(|rest| rest.split_once("` | ")) {
             assert!(sentence.trim_end_matches('|').trim().len() > 3, "{object}.{column} has no sentence");
             assert!(columns.insert(format!("{object}.{column}")), "{object}.{column} stands twice");

@@ -37,7 +37,13 @@ impl HeadFile {
         Self { file: file.ok(), store_id }
     }
 
+    /// What the file says. Another process may be writing it right now, so a torn line is read again.
     pub(super) fn read(&self) -> Option<Seen> {
+        let said = (0..3).find_map(|_| self.read_once())?;
+        (said.0 == self.store_id).then_some(said.1)
+    }
+
+    fn read_once(&self) -> Option<(String, Seen)> {
         let mut bytes = [0_u8; 256];
         let length = self.file.as_ref()?.read_at(&mut bytes, 0).ok()?;
         let text = std::str::from_utf8(&bytes[..length]).ok()?;
@@ -48,7 +54,7 @@ impl HeadFile {
         }
         let mut parts = said.split(' ');
         let (store, seq, hash) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
-        (store == self.store_id).then(|| Seen { seq, hash: hash.to_owned() })
+        Some((store.to_owned(), Seen { seq, hash: hash.to_owned() }))
     }
 
     pub(super) fn write(&self, seen: &Seen) {

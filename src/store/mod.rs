@@ -24,6 +24,7 @@ mod sql_error;
 pub(crate) mod transition;
 pub(crate) mod tx;
 pub(crate) mod verify;
+mod watch;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -43,9 +44,14 @@ use pool::{Conn, OpenOptions, PooledConn, Pools};
 use read::Reader;
 use sql_error::sql_error;
 use tx::{Draft, No, Seen, Tx};
+use watch::Watch;
+
+pub(crate) use watch::Subscription;
 
 /// The open file, with what a gate remembers of it.
 pub(crate) struct Store {
+    /// Dropped first: its connection is closed while the file still counts as open.
+    watch: Watch,
     pools: Pools,
     clock: Arc<dyn Clock>,
     instance_id: String,
@@ -65,6 +71,9 @@ enum Guard {
     Check,
     Accept,
 }
+
+/// What a committed transaction answers, and its audit rows.
+type Committed<T> = (Result<T, No>, Vec<AuditEvent>);
 
 /// Committed events on their way to the sink, in order.
 struct Outbox {
@@ -95,14 +104,17 @@ impl Store {
             Ok(())
         };
         let pools = Pools::open(options, &created)?;
-        let outbox = Outbox { events: first.into_inner().into(), delivering: false };
+        let first = first.into_inner();
+        crate::report::events(&first);
+        let events = if sink.is_some() { first.into() } else { VecDeque::new() };
         Ok(Self {
+            watch: Watch::new(clock.clone()),
             pools,
             clock,
             instance_id,
             seen: Mutex::new(None),
             sink,
-            outbox: Mutex::new(outbox),
+            outbox: Mutex::new(Outbox { events, delivering: false }),
             opened_by: std::process::id(),
             looked_at: Mutex::new(None),
             head_file: OnceLock::new(),
@@ -122,15 +134,26 @@ impl Store {
     }
 
     /// A fork shares the parent's connections and must not touch them.
-    fn check_process(&self) -> Result<()> {
+    pub(crate) fn check_process(&self) -> Result<()> {
         if self.is_own_process() { Ok(()) } else { Err(Error::forked(self.opened_by, std::process::id())) }
     }
 
-    /// Remembers the head that the head file names, when it is this store's: a file that lies behind it was put back.
+    /// Remembers the newest head: the file's own, unless the head file names one that the file does not carry. Then that
+    /// one is remembered, and every writing verb finds that the file was put back.
     pub(crate) fn remember_head(&self, directory: &Path) -> Result<()> {
         let store_id = self.read(|reader| reader.audit_head())?.store_id;
         let file = HeadFile::open(directory, store_id);
-        *lock(&self.seen) = file.read();
+        // Read before the database: what another process commits in between is in the newer snapshot.
+        let said = file.read();
+        let seen = self.read(|reader| {
+            let head = reader.head()?;
+            let stands = match &said {
+                None => true,
+                Some(said) => reader.audit_hash_at(said.seq)?.is_some_and(|hash| hash == said.hash),
+            };
+            Ok(if stands { head } else { said })
+        })?;
+        *lock(&self.seen) = seen;
         // Set once, by the opening of the gate.
         let _ = self.head_file.set(file);
         Ok(())
@@ -151,30 +174,13 @@ impl Store {
         self.check_process()?;
         let started = Instant::now();
         let mut conn = self.pools.writer(started)?;
-        self.write_on(&mut conn, actor, started, Guard::Check, f)
-    }
-
-    /// As `write`, for a claim: the file must still be the one that was opened. Where its main file changed since the
-    /// last look, the page cache goes first: the head is then read from the file, not from memory.
-    pub(crate) fn write_claim<T>(
-        &self,
-        actor: &Actor,
-        f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<T> {
-        self.check_process()?;
-        let started = Instant::now();
-        let mut conn = self.pools.writer(started)?;
-        let stat = self.pools.stat()?;
-        if stat.id() != self.pools.file_id() {
-            return Err(Error::moved("another file stands at its path"));
+        self.look_at_file(&conn, started)?;
+        let answer = self.write_on(&mut conn, actor, started, Guard::Check, f);
+        drop(conn);
+        if answer.as_ref().is_err_and(Error::is_ambiguous) {
+            self.barrier();
         }
-        let mut looked_at = lock(&self.looked_at);
-        if looked_at.as_ref() != Some(&stat) {
-            map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
-            *looked_at = Some(stat);
-        }
-        drop(looked_at);
-        self.write_on(&mut conn, actor, started, Guard::Check, f)
+        self.answer(answer)
     }
 
     /// As `write`, by an operator who accepts that the file was put back: the remembered head is not asked for.
@@ -186,16 +192,52 @@ impl Store {
         self.check_process()?;
         let started = Instant::now();
         let mut conn = self.pools.writer(started)?;
-        map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
+        self.look_at_file(&conn, started)?;
         let seen = lock(&self.seen).clone();
-        self.write_on(&mut conn, actor, started, Guard::Accept, |tx| {
+        let answer = self.write_on(&mut conn, actor, started, Guard::Accept, |tx| {
             let rolled_back = match tx.check_not_rolled_back(seen.as_ref()) {
                 Ok(()) => false,
                 Err(error) if error.is_rolled_back() => true,
                 Err(error) => return Err(error),
             };
             f(tx, rolled_back)
-        })
+        });
+        drop(conn);
+        if answer.as_ref().is_err_and(Error::is_ambiguous) {
+            self.barrier();
+        }
+        self.answer(answer)
+    }
+
+    /// Where the main file changed since the last look (a checkpoint, or a copy put over it), the page cache goes before
+    /// anything is read: the head, and what is written beside it, then come from the file and not from memory.
+    fn look_at_file(&self, conn: &Conn, started: Instant) -> Result<()> {
+        let stat = self.same_file()?;
+        let mut looked_at = lock(&self.looked_at);
+        if looked_at.as_ref() != Some(&stat) {
+            map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
+            *looked_at = Some(stat);
+        }
+        Ok(())
+    }
+
+    /// The file must still be the one that was opened: on a deleted one every write still answers that it is done.
+    fn same_file(&self) -> Result<FileStat> {
+        let stat = self.pools.stat()?;
+        if stat.id() == self.pools.file_id() { Ok(stat) } else { Err(Error::moved("another file stands at its path")) }
+    }
+
+    /// After a commit that failed on I/O this process does not see its frames, and whoever recovers the log after a kill
+    /// may: one more commit takes their place, and from then on what is read is what stands. Best effort: where it fails
+    /// too, the next writing verb does the same.
+    fn barrier(&self) {
+        let written = self.pools.writer(Instant::now()).and_then(|mut conn| {
+            let actor = Actor { name: "countersign".to_owned(), channel: Channel::library() };
+            self.write_on(&mut conn, &actor, Instant::now(), Guard::Check, |tx| Ok(Ok(tx.touch()?)))
+        });
+        if let Err(error) = written {
+            crate::report::problem(&format!("after a failed commit the database still cannot be written: {error}"));
+        }
     }
 
     fn write_on<T>(
@@ -205,19 +247,45 @@ impl Store {
         started: Instant,
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<T> {
+    ) -> Result<Committed<T>> {
         let outcome = self.transact(conn, actor, started, guard, f);
         if let Err(error) = &outcome
             && (error.is_ambiguous() || error.is_storage())
         {
             conn.mark_broken();
         }
-        let (answer, events) = outcome?;
         // The writer is still held: events enter the outbox in the order of their commits.
-        if self.sink.is_some() && !events.is_empty() {
-            lock(&self.outbox).events.extend(events);
+        if let (Ok((_, events)), Some(_)) = (&outcome, &self.sink) {
+            lock(&self.outbox).events.extend(events.iter().cloned());
+        }
+        outcome
+    }
+
+    /// Tells of what was committed, after the writer was given back: what is told may take its time.
+    fn answer<T>(&self, done: Result<Committed<T>>) -> Result<T> {
+        let (answer, events) = done?;
+        if !events.is_empty() {
+            self.watch.committed();
+            crate::report::events(&events);
         }
         answer.map_err(|no| Error::refused(no.refusal))
+    }
+
+    /// A place among those who are woken when the plan changes or its time is over, or at the deadline; without a plan,
+    /// on every change. Subscribe first, then read.
+    pub(crate) fn subscribe(
+        &self,
+        token: Option<&str>,
+        expires_at: Option<i64>,
+        deadline: Option<Instant>,
+    ) -> Result<Subscription> {
+        self.check_process()?;
+        self.watch.subscribe(&self.pools, token, expires_at, deadline)
+    }
+
+    /// Wakes everybody who waits; nobody waits on a closed gate.
+    pub(crate) fn stop_waiting(&self) {
+        self.watch.close();
     }
 
     fn transact<T>(
@@ -227,9 +295,11 @@ impl Store {
         started: Instant,
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<(Result<T, No>, Vec<AuditEvent>)> {
+    ) -> Result<Committed<T>> {
         hit("before_begin");
         let sql = conn.begin_immediate(started)?;
+        // Waiting for the lock may have taken long.
+        self.same_file()?;
         // The clock is read under the lock: times follow the order of the commits.
         let mut tx = Tx::begin(&sql, self.now(), &self.instance_id, actor, started)?;
         if matches!(guard, Guard::Check) {

@@ -17,6 +17,14 @@ macro_rules! full_columns {
     };
 }
 
+/// The condition of the partial index `plans_live`. SQLite does not infer it from a narrower one, so every statement that
+/// means the index repeats it, after the narrower condition: the first one is what the index is searched by.
+macro_rules! live {
+    () => {
+        "state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain')"
+    };
+}
+
 // plans
 
 pub(super) const PLAN_CORE: &str = concat!("SELECT ", core_columns!(), " FROM plans WHERE plan_token = :plan_token");
@@ -66,34 +74,47 @@ SELECT plan_token FROM plans INDEXED BY plans_live
  WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain')
    AND fingerprint = :fingerprint AND tool = :tool AND plan_token <> :plan_token
  ORDER BY plan_token";
-pub(super) const PLANS_WAITING_OF_CALLER: &str = "
-SELECT count(*) FROM plans WHERE state = 'awaiting_approval' AND expires_at >= :now AND caller = :caller";
-pub(super) const PLANS_WAITING_OF_TOOL: &str = "
-SELECT count(*) FROM plans
- WHERE state = 'awaiting_approval' AND expires_at >= :now AND caller = :caller AND tool = :tool";
+pub(super) const PLANS_WAITING_OF_CALLER: &str = concat!(
+    "SELECT count(*) FROM plans WHERE state = 'awaiting_approval' AND expires_at >= :now AND caller = :caller AND ",
+    live!()
+);
+pub(super) const PLANS_WAITING_OF_TOOL: &str = concat!(
+    "SELECT count(*) FROM plans
+      WHERE state = 'awaiting_approval' AND expires_at >= :now AND caller = :caller AND tool = :tool AND ",
+    live!()
+);
 pub(super) const PLANS_PENDING: &str = concat!(
     "SELECT ",
     full_columns!(),
-    " FROM plans WHERE state = 'awaiting_approval' AND expires_at >= :now ORDER BY expires_at, rowid LIMIT :limit"
+    " FROM plans WHERE state = 'awaiting_approval' AND expires_at >= :now AND ",
+    live!(),
+    " ORDER BY expires_at, rowid LIMIT :limit"
 );
 pub(super) const PLANS_PENDING_TOTAL: &str =
-    "SELECT count(*) FROM plans WHERE state = 'awaiting_approval' AND expires_at >= :now";
+    concat!("SELECT count(*) FROM plans WHERE state = 'awaiting_approval' AND expires_at >= :now AND ", live!());
 pub(super) const PLANS_STUCK: &str = concat!(
     "SELECT ",
     full_columns!(),
-    " FROM plans WHERE state IN ('executing', 'uncertain') ORDER BY executing_since, rowid LIMIT :limit"
+    " FROM plans WHERE state IN ('executing', 'uncertain') AND ",
+    live!(),
+    " ORDER BY executing_since, rowid LIMIT :limit"
 );
-pub(super) const PLANS_STUCK_KEYS: &str = "
-SELECT plan_token, state, attempt, instance_id FROM plans WHERE state IN ('executing', 'uncertain')
- ORDER BY executing_since, rowid";
-pub(super) const PLANS_STUCK_TOTAL: &str = "SELECT count(*) FROM plans WHERE state IN ('executing', 'uncertain')";
+pub(super) const PLANS_STUCK_KEYS: &str = concat!(
+    "SELECT plan_token, state, attempt, instance_id FROM plans WHERE state IN ('executing', 'uncertain') AND ",
+    live!(),
+    " ORDER BY executing_since, rowid"
+);
+pub(super) const PLANS_STUCK_TOTAL: &str =
+    concat!("SELECT count(*) FROM plans WHERE state IN ('executing', 'uncertain') AND ", live!());
 pub(super) const PLANS_OVERDUE: &str = concat!(
     "SELECT ",
     core_columns!(),
-    " FROM plans WHERE state = :state AND expires_at < :now ORDER BY expires_at LIMIT :limit"
+    " FROM plans WHERE state = :state AND expires_at < :now AND ",
+    live!(),
+    " ORDER BY expires_at LIMIT :limit"
 );
 pub(super) const PLANS_IN_STATE: &str =
-    concat!("SELECT ", core_columns!(), " FROM plans WHERE state = :state ORDER BY rowid");
+    concat!("SELECT ", core_columns!(), " FROM plans WHERE state = :state AND ", live!(), " ORDER BY rowid");
 pub(super) const PLANS_SETTLED_BEFORE: &str = "
 SELECT rowid, settled_at < :before AND state IN ('executed', 'failed', 'rejected', 'expired') AS settled
   FROM plans WHERE rowid > :after ORDER BY rowid LIMIT :limit";
@@ -108,7 +129,7 @@ pub(super) const PLANS_BY_LIVE_STATE: &str = "
 SELECT state, count(*) FROM plans
  WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain') GROUP BY state";
 pub(super) const PLANS_OLDEST_EXECUTING: &str =
-    "SELECT min(executing_since) FROM plans WHERE state IN ('executing', 'uncertain')";
+    concat!("SELECT min(executing_since) FROM plans WHERE state IN ('executing', 'uncertain') AND ", live!());
 pub(super) const PLANS_WITHOUT_AUDIT: &str = "
 SELECT plan_token FROM plans
  WHERE NOT EXISTS (SELECT 1 FROM audit_events a
@@ -181,6 +202,8 @@ pub(super) const AUDIT_INSERT: &str = concat!(
      :detail, :preview_count, :fingerprint, :attempt, :instance_id, :duration_us, :prev_hash, :hash)"
 );
 pub(super) const AUDIT_HEAD: &str = "SELECT seq, hash FROM audit_events ORDER BY seq DESC LIMIT 1";
+pub(super) const AUDIT_TOKENS_FROM: &str =
+    "SELECT seq, plan_token FROM audit_events WHERE seq >= :seq ORDER BY seq LIMIT :limit";
 pub(super) const AUDIT_HASH_AT: &str = "SELECT hash FROM audit_events WHERE seq = :seq";
 pub(super) const AUDIT_STORE_ID: &str = "SELECT detail FROM audit_events WHERE seq = 1 AND event = 'store_created'";
 pub(super) const AUDIT_OF_PLAN: &str =
@@ -197,14 +220,54 @@ pub(super) const AUDIT_AFTER: &str =
 
 pub(super) const INSTANCE_INSERT: &str = "
 INSERT INTO instances (instance_id, lock_dev, lock_ino, boot_id, host_name, pid, opened_at)
-VALUES (:instance_id, :lock_dev, :lock_ino, :boot_id, :host_name, :pid, :opened_at)";
+VALUES (:instance_id, :lock_dev, :lock_ino, :boot_id, :host_name, :pid, :opened_at)
+ON CONFLICT (instance_id) DO NOTHING";
 pub(super) const INSTANCE: &str = "
 SELECT instance_id, lock_dev, lock_ino, boot_id, host_name, pid, opened_at FROM instances
  WHERE instance_id = :instance_id";
 pub(super) const INSTANCES: &str = "
 SELECT instance_id, lock_dev, lock_ino, boot_id, host_name, pid, opened_at FROM instances ORDER BY opened_at";
 /// Goes only while it owns no executing plan.
-pub(super) const INSTANCE_DELETE: &str = "
-DELETE FROM instances
- WHERE instance_id = :instance_id
-   AND NOT EXISTS (SELECT 1 FROM plans WHERE state = 'executing' AND plans.instance_id = :instance_id)";
+pub(super) const INSTANCE_DELETE: &str = concat!(
+    "DELETE FROM instances
+      WHERE instance_id = :instance_id
+        AND NOT EXISTS (SELECT 1 FROM plans WHERE state = 'executing' AND plans.instance_id = :instance_id AND ",
+    live!(),
+    ")"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_of_the_live_plans_is_searched_by_state_and_never_scanned() {
+        let connection = rusqlite::Connection::open_in_memory().expect("in memory");
+        connection.execute_batch(include_str!("../../migrations/0001_init.sql")).expect("schema");
+        let statements = [
+            PLANS_TWINS,
+            PLANS_WAITING_OF_CALLER,
+            PLANS_WAITING_OF_TOOL,
+            PLANS_PENDING,
+            PLANS_PENDING_TOTAL,
+            PLANS_STUCK,
+            PLANS_STUCK_KEYS,
+            PLANS_STUCK_TOTAL,
+            PLANS_OVERDUE,
+            PLANS_IN_STATE,
+            PLANS_OLDEST_EXECUTING,
+            INSTANCE_DELETE,
+        ];
+        for statement in statements {
+            let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).expect(statement);
+            // Unbound parameters are NULL: the plan does not depend on them.
+            let steps: Vec<String> =
+                explain.raw_query().mapped(|row| row.get("detail")).collect::<Result<_, _>>().expect("an explanation");
+            let plans: Vec<_> = steps.iter().filter(|step| step.contains(" plans")).collect();
+            assert!(
+                !plans.is_empty() && plans.iter().all(|step| step.contains("SEARCH") && step.contains("plans_live")),
+                "{statement}: {steps:?}"
+            );
+        }
+    }
+}

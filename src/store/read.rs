@@ -7,6 +7,7 @@ use rusqlite::{OptionalExtension as _, Row, ToSql, named_params};
 use super::map_sql;
 use super::queries as q;
 use super::rows::{self, FullRow, InstanceRow, PlanRow};
+use super::sql_error::sql_error;
 use super::tx::Seen;
 use crate::audit::{AuditEvent, AuditQuery, Head};
 use crate::clock::utc;
@@ -154,18 +155,30 @@ impl Reader<'_> {
         Ok((items, self.count(q::PLANS_STUCK_TOTAL, &[])?))
     }
 
-    /// Every claimed plan that nobody has settled: token, state, attempt, owner; oldest claim first.
-    pub(crate) fn stuck_keys(&self) -> Result<Vec<StuckKey>> {
-        let rows = self.all(q::PLANS_STUCK_KEYS, &[], |row| {
-            let state: String = row.get("state")?;
-            Ok(StuckKey {
-                plan_token: row.get("plan_token")?,
-                executing: state == State::Executing.as_str(),
-                attempt: row.get("attempt")?,
-                owner: row.get("instance_id")?,
+    /// Every claimed plan that nobody has settled: token, state, attempt, owner; oldest claim first. A row that cannot be
+    /// read stands among them with its error.
+    pub(crate) fn stuck_keys(&self) -> Result<Vec<Result<StuckKey, (String, Error)>>> {
+        self.all(q::PLANS_STUCK_KEYS, &[], |row| {
+            let key = || {
+                let state: String = row.get("state")?;
+                Ok(StuckKey {
+                    plan_token: row.get("plan_token")?,
+                    executing: state == State::Executing.as_str(),
+                    attempt: row.get("attempt")?,
+                    owner: row.get("instance_id")?,
+                })
+            };
+            let token = || match row.get_ref("plan_token") {
+                Ok(token) => {
+                    token.as_bytes().map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
+                }
+                Err(_) => String::new(),
+            };
+            Ok(match key() {
+                Ok(key) => Ok(key),
+                Err(error) => Err((token(), sql_error(error, self.started))),
             })
-        })?;
-        Ok(rows)
+        })
     }
 
     /// Every plan in a live state.

@@ -92,6 +92,7 @@ impl Tx<'_> {
         };
         // Always query_row: execute() on a statement with RETURNING errs and applies the change.
         let Some(full) = self.one(q::PLAN_CLAIM, params, FullRow::read)?.transpose()? else { return Ok(None) };
+        hit("after_statement");
         hit("after_update");
         check_integrity(&full)?;
         // A claim keeps gated: an approved plan was claimed exactly when it is gated.

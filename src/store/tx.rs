@@ -12,6 +12,7 @@ use super::rows::{InstanceRow, PlanRow};
 use crate::audit::{AuditEvent, FIRST_PREV_HASH};
 use crate::error::{Error, Result};
 use crate::escape::visible;
+use crate::failpoint::hit;
 use crate::lifecycle::State;
 use crate::names::Actor;
 use crate::refusal::Refusal;
@@ -218,6 +219,13 @@ impl<'c> Tx<'c> {
         Ok(self.run(q::PLAN_PURGE, params)? == 1)
     }
 
+    /// Writes a page without changing anything.
+    pub(super) fn touch(&self) -> Result<()> {
+        let version = self.pragma("user_version")?;
+        // Not kept prepared: its text is its own.
+        map_sql(self.sql.execute_batch(&format!("PRAGMA user_version = {version}")), self.started)
+    }
+
     pub(crate) fn insert_instance(&self, row: &InstanceRow) -> Result<()> {
         self.insert(
             q::INSTANCE_INSERT,
@@ -242,6 +250,8 @@ impl<'c> Tx<'c> {
     }
 
     pub(super) fn run(&self, statement: &str, params: &[(&str, &dyn ToSql)]) -> Result<usize> {
-        map_sql(self.sql.prepare_cached(statement).and_then(|mut s| s.execute(params)), self.started)
+        let changed = map_sql(self.sql.prepare_cached(statement).and_then(|mut s| s.execute(params)), self.started);
+        hit("after_statement");
+        changed
     }
 }

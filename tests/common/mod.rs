@@ -1,21 +1,46 @@
 //! What several test binaries share.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod child;
+pub(crate) mod host;
+pub(crate) mod invariants;
+pub(crate) mod ledger;
+pub(crate) mod populated;
+pub(crate) mod tools;
 pub(crate) mod world;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use countersign::{Error, Gate, GateBuilder, Outcome};
+use countersign::{Clock as _, Error, Gate, GateBuilder, Outcome, SystemClock, TestClock};
 use serde_json::{Value, json};
 
-/// A directory for one test, kept as long as the gate's process.
+/// A fresh directory. It goes when the thread that asked for it ends, which is when its test ends.
 pub(crate) fn directory() -> PathBuf {
-    tempfile::Builder::new().prefix("countersign-test-").tempdir().unwrap().keep()
+    thread_local! {
+        static ROOT: tempfile::TempDir = tempfile::Builder::new().prefix("countersign-test-").tempdir().unwrap();
+    }
+    ROOT.with(|root| tempfile::tempdir_in(root.path()).unwrap().keep())
+}
+
+/// Held by tests of one binary that count the threads of their process.
+pub(crate) fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A builder with as many readers as `COUNTERSIGN_TEST_READERS` says: everything has to work with one.
+pub(crate) fn builder(path: impl AsRef<Path>) -> GateBuilder {
+    let builder = Gate::builder(path);
+    match std::env::var("COUNTERSIGN_TEST_READERS") {
+        Ok(readers) => builder.readers(readers.parse().unwrap()),
+        Err(_) => builder,
+    }
 }
 
 /// A gate on a fresh file, with options.
 pub(crate) fn ephemeral(set: impl FnOnce(GateBuilder) -> GateBuilder) -> Gate {
-    set(Gate::builder(directory().join("gate.db"))).open().unwrap()
+    set(builder(directory().join("gate.db"))).open().unwrap()
 }
 
 /// An answer in the traces' form.
@@ -59,4 +84,23 @@ impl From<ExecuteOutcome> for Outcome {
             ExecuteOutcome::Unknown => Self::Unknown,
         }
     }
+}
+
+/// True when the program is there. Without it a test fails in CI, and says that it was skipped elsewhere.
+pub(crate) fn has(program: &str) -> bool {
+    let found = std::process::Command::new(program).arg("--version").output().is_ok_and(|run| run.status.success());
+    assert!(found || std::env::var("CI").as_deref() != Ok("true"), "CI needs {program}");
+    if !found {
+        println!("skipped: needs {program}");
+    }
+    found
+}
+
+/// A gate at the present time in which everything has happened once.
+pub(crate) fn populated() -> populated::Populated {
+    let days = 2 * 24 * 60 * 60 * 1_000;
+    let minutes = 10 * 60 * 1_000;
+    let clock = Arc::new(TestClock::at_ms(SystemClock::new().now_ms() - days - minutes));
+    let gate = ephemeral(|builder| builder.clock(clock.clone()));
+    populated::Populated::fill(gate, clock)
 }
