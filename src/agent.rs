@@ -72,7 +72,12 @@ impl Agent {
     /// purged), PLAN_USED and PLAN_EXPIRED (when the key names a plan that was purged). Busy and storage errors.
     pub fn create(&self, plan: NewPlan<'_>) -> Result<Created> {
         let plan = PreparedPlan::prepare(plan, &self.inner.options)?;
-        create(&self.inner, &self.actor, &plan)
+        self.create_prepared(&plan)
+    }
+
+    pub(crate) fn create_prepared(&self, plan: &PreparedPlan) -> Result<Created> {
+        let _span = crate::report::span("create", "");
+        create(&self.inner, &self.actor, plan)
     }
 
     /// Reads a plan of this caller. Writes nothing.
@@ -109,6 +114,7 @@ impl Agent {
     }
 
     pub(crate) fn begin(&self, redeem: &PreparedRedeem) -> Result<Claim> {
+        let _span = crate::report::span("begin_execute", &redeem.token);
         let claim_token = random_hex::<24>()?;
         self.inner.register()?;
         let (plan, live) = self.inner.write(&self.actor, |tx| {
@@ -161,9 +167,14 @@ impl Agent {
     /// As for [`begin_execute`](Agent::begin_execute).
     pub fn consume(&self, redeem: Redeem<'_>) -> Result<Plan> {
         let redeem = redeem.prepare(self.inner.options.payload)?;
+        self.consume_prepared(&redeem)
+    }
+
+    pub(crate) fn consume_prepared(&self, redeem: &PreparedRedeem) -> Result<Plan> {
+        let _span = crate::report::span("consume", &redeem.token);
         let claim_token = random_hex::<24>()?;
         self.inner.write(&self.actor, |tx| {
-            let mut full = match claim(tx, &redeem, &self.actor.name, &claim_token)? {
+            let mut full = match claim(tx, redeem, &self.actor.name, &claim_token)? {
                 Ok(full) => full,
                 Err(no) => return Ok(Err(no)),
             };
@@ -181,6 +192,7 @@ impl Agent {
     pub fn adopt(&self, token: impl AsRef<str>, attempt: u32, claim_token: &str) -> Result<Claim> {
         let token = short(token.as_ref());
         let claim_token = short(claim_token);
+        let _span = crate::report::span("adopt", &token);
         self.inner.register()?;
         let (plan, live) = self.inner.write(&self.actor, |tx| {
             let Some(mut row) = tx.find(&token, Some(&self.actor.name))? else { return Ok(Err(unknown_token(&token))) };

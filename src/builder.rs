@@ -41,6 +41,8 @@ pub(crate) struct Options {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sink: Option<Arc<dyn AuditSink>>,
     pub(crate) reconcile: Option<Hook>,
+    #[cfg(feature = "tokio")]
+    async_hook: Option<std::result::Result<crate::on_tokio::AsyncHook, String>>,
     pub(crate) hook_deadline: Duration,
     pub(crate) recover_deadline: Duration,
     pub(crate) hooks: ConnHooks,
@@ -63,6 +65,8 @@ impl Default for Options {
             clock: Arc::new(SystemClock::new()),
             sink: None,
             reconcile: None,
+            #[cfg(feature = "tokio")]
+            async_hook: None,
             hook_deadline: Duration::from_secs(30),
             recover_deadline: Duration::from_secs(5 * 60),
             hooks: ConnHooks::default(),
@@ -221,21 +225,31 @@ impl GateBuilder {
     /// # Errors
     /// Invalid input for options that contradict each other; unsupported for a file, a file system, a SQLite version or
     /// a schema that cannot be used safely; corrupt for a file that is no database; busy; storage.
-    pub fn open(self) -> Result<Gate> {
+    pub fn open(mut self) -> Result<Gate> {
         self.check()?;
         Gate::open_with(&self.path, self.options)
     }
 
     /// Opens an ephemeral gate with these options: see [`Gate::ephemeral`].
-    pub(crate) fn open_in(self, directory: crate::gate::PrivateDir) -> Result<Gate> {
+    pub(crate) fn open_in(mut self, directory: crate::gate::PrivateDir) -> Result<Gate> {
         self.check()?;
         Gate::open_private(&self.path, self.options, directory)
     }
 
-    fn check(&self) -> Result<()> {
-        let o = &self.options;
-        if o.ttl.is_zero() || o.ttl > o.longest_ttl {
-            return Err(Error::invalid("the default ttl must be above zero and at most the longest ttl"));
+    #[cfg(feature = "tokio")]
+    pub(crate) fn async_hook(self, hook: Result<crate::on_tokio::AsyncHook>) -> Self {
+        self.set(|o| o.async_hook = Some(hook.map_err(|error| error.to_string())))
+    }
+
+    fn check(&mut self) -> Result<()> {
+        let o = &mut self.options;
+        #[cfg(feature = "tokio")]
+        if let Some(hook) = o.async_hook.take() {
+            let deadline = o.hook_deadline;
+            o.reconcile = Some(hook.map_err(Error::invalid)?.into_hook(deadline));
+        }
+        if o.ttl.as_millis() == 0 || o.ttl > o.longest_ttl {
+            return Err(Error::invalid("the default ttl must be at least 1 ms and at most the longest ttl"));
         }
         if o.longest_ttl > Duration::from_secs(366 * 24 * 60 * 60) {
             return Err(Error::invalid("the longest ttl can be at most 366 days"));

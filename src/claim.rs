@@ -28,14 +28,14 @@ use crate::store::unknown_token;
 pub struct Claim {
     live: LiveClaim,
     actor: Actor,
-    plan: Box<Plan>,
+    plan: Arc<Plan>,
     claim_token: String,
     /// When this process made the claim; unknown for an adopted one.
     claimed_us: Option<u64>,
 }
 
 /// What a report brings along.
-struct Evidence {
+pub(crate) struct Evidence {
     text: Option<String>,
     result: Option<CanonicalJson>,
 }
@@ -43,10 +43,22 @@ struct Evidence {
 impl Claim {
     pub(crate) fn new(live: LiveClaim, actor: Actor, plan: Plan, claim_token: String, claimed_here: bool) -> Self {
         let claimed_us = claimed_here.then(|| live.inner().options.clock.monotonic_us());
-        Self { live, actor, plan: Box::new(plan), claim_token, claimed_us }
+        Self { live, actor, plan: Arc::new(plan), claim_token, claimed_us }
     }
 
-    fn inner(&self) -> &Arc<Inner> {
+    /// A second holder of the same claim: while either lives, somebody works on it.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            live: self.live.again(),
+            actor: self.actor.clone(),
+            plan: Arc::clone(&self.plan),
+            claim_token: self.claim_token.clone(),
+            claimed_us: self.claimed_us,
+        }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
         self.live.inner()
     }
 
@@ -114,8 +126,8 @@ impl Claim {
     /// Refused: STALE_CLAIM when a later claim answers for the plan, NOT_EXECUTING when it was settled meanwhile; both
     /// keep this report in the audit. Busy and storage errors: call again.
     pub fn confirm_executed<T: Serialize + ?Sized>(&mut self, result: &T) -> Result<Settled> {
-        let result = keep_json(result, self.inner().options.payload);
-        self.report(Report::Executed, Evidence { text: None, result: Some(result) })
+        let evidence = self.result(result);
+        self.report(Report::Executed, evidence)
     }
 
     /// Records that the side effect did not happen: the plan may run again, after all gates.
@@ -123,8 +135,8 @@ impl Claim {
     /// # Errors
     /// As for [`confirm_executed`](Claim::confirm_executed).
     pub fn confirm_failed(&mut self, detail: &str) -> Result<Settled> {
-        let text = Some(keep_text(detail, self.inner().options.text_max_bytes));
-        self.report(Report::Failed, Evidence { text, result: None })
+        let evidence = self.detail(detail);
+        self.report(Report::Failed, evidence)
     }
 
     /// Records that nobody knows whether the side effect happened.
@@ -132,8 +144,8 @@ impl Claim {
     /// # Errors
     /// As for [`confirm_executed`](Claim::confirm_executed).
     pub fn mark_uncertain(&mut self, detail: &str) -> Result<Settled> {
-        let text = Some(keep_text(detail, self.inner().options.text_max_bytes));
-        self.report(Report::Uncertain, Evidence { text, result: None })
+        let evidence = self.detail(detail);
+        self.report(Report::Uncertain, evidence)
     }
 
     /// Writes the host's own event, `host:<name>`, into the plan's audit.
@@ -144,7 +156,16 @@ impl Claim {
         crate::agent::host_event(self.inner(), &self.actor, Some(self.plan_token().as_str()), None, name, detail)
     }
 
-    fn report(&mut self, report: Report, evidence: Evidence) -> Result<Settled> {
+    pub(crate) fn result<T: Serialize + ?Sized>(&self, result: &T) -> Evidence {
+        Evidence { text: None, result: Some(keep_json(result, self.inner().options.payload)) }
+    }
+
+    pub(crate) fn detail(&self, detail: &str) -> Evidence {
+        Evidence { text: Some(keep_text(detail, self.inner().options.text_max_bytes)), result: None }
+    }
+
+    pub(crate) fn report(&self, report: Report, evidence: Evidence) -> Result<Settled> {
+        let _span = crate::report::span(verb(report), self.plan_token().as_str());
         let duration_us = self.duration_us();
         let (attempt, claim_token) = (self.plan.attempt, &self.claim_token);
         let token = self.plan.plan_token.as_str();
@@ -196,16 +217,19 @@ fn since_us(since: Option<i64>, now: i64) -> i64 {
     since.map_or(0, |since| now.saturating_sub(since).max(0).saturating_mul(1000))
 }
 
-/// What was reported, as evidence in the `refused` row that an effect may have happened.
-fn reported(report: Report, attempt: u32, evidence: &Evidence) -> String {
-    let verb = match report {
+fn verb(report: Report) -> &'static str {
+    match report {
         Report::Executed => "confirm_executed",
         Report::Failed => "confirm_failed",
         Report::Uncertain => "mark_uncertain",
         Report::Adopt => "adopt",
-    };
+    }
+}
+
+/// What was reported, as evidence in the `refused` row that an effect may have happened.
+fn reported(report: Report, attempt: u32, evidence: &Evidence) -> String {
     let digest = evidence.result.as_ref().map(|result| result.fingerprint().to_string());
-    let mut said = serde_json::json!({"verb": verb, "attempt": attempt});
+    let mut said = serde_json::json!({"verb": verb(report), "attempt": attempt});
     if let Some(digest) = digest {
         said["result_sha256"] = digest.into();
     }

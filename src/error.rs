@@ -299,3 +299,35 @@ impl serde::Serialize for Error {
         out.end()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kinds that no host can make happen at will; `tests/messages.rs` has the others.
+    #[test]
+    fn the_kinds_of_broken_machines_have_their_words() {
+        let said = |error: &Error| (error.code(), error.to_string(), error.hint().to_owned());
+        let forked = Error::forked(7, 8);
+        assert!(forked.is_forked() && !forked.is_refused());
+        assert_eq!(
+            said(&forked),
+            (
+                "FORKED",
+                "the gate was opened by process 7 and is used by process 8, a fork of it".to_owned(),
+                "Start a new program (fork and exec), or fork before the gate is opened.".to_owned()
+            )
+        );
+        let ambiguous = Error::ambiguous("disk I/O error");
+        assert!(ambiguous.is_ambiguous() && !ambiguous.is_storage());
+        assert_eq!(
+            said(&ambiguous),
+            (
+                "AMBIGUOUS_COMMIT",
+                "the commit failed and may or may not have taken effect: disk I/O error".to_owned(),
+                "Do not run the side effect. Read the plan again: its row says whether the transition happened."
+                    .to_owned()
+            )
+        );
+    }
+}

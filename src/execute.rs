@@ -102,6 +102,9 @@ impl<T> ExecuteError<T> {
                 "Nothing was changed. Repeat confirm_failed on the claim, or let recover settle it."
             }
             Self::Uncertain { .. } => "Do not run it again. An operator checks what happened and settles the plan.",
+            Self::NotRecorded { source, .. } if source.is_refused() => {
+                "The write happened, and the plan was settled otherwise meanwhile. Do not run it again; tell an operator."
+            }
             Self::NotRecorded { .. } => "The write happened. Do not run it again; confirm again with the claim.",
         }
     }

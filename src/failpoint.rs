@@ -37,6 +37,8 @@ pub mod test_hooks {
     pub enum Action {
         /// The process kills itself with SIGKILL.
         Kill,
+        /// The process stops itself with SIGSTOP, and goes on after SIGCONT.
+        Stop,
         /// The thread panics.
         Panic,
     }
@@ -66,10 +68,14 @@ pub mod test_hooks {
         let action = *action;
         *armed = None;
         drop(armed);
+        let signal = |signal| rustix::process::kill_process(rustix::process::getpid(), signal);
         match action {
             Action::Kill => {
-                let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+                let _ = signal(rustix::process::Signal::KILL);
                 unreachable!("a process survived SIGKILL");
+            }
+            Action::Stop => {
+                let _ = signal(rustix::process::Signal::STOP);
             }
             Action::Panic => panic!("the test hook {name} panicked"),
         }

@@ -16,7 +16,7 @@ use crate::store::pool::OpenOptions;
 use crate::store::read::Reader;
 use crate::store::rows::PlanRow;
 use crate::store::tx::{No, Tx};
-use crate::store::{Store, lock};
+use crate::store::{Store, Subscription, lock};
 
 /// One open gate. Cheap to clone; all clones are the same instance.
 ///
@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     /// The claims that somebody in this process works on: (plan token, attempt), and how many hold each: an adopted one has two.
     pub(crate) live: Mutex<HashMap<(String, u32), usize>>,
     closed: AtomicBool,
+    #[cfg(feature = "tokio")]
+    pub(crate) lanes: crate::on_tokio::Lanes,
     _directory: Option<PrivateDir>,
 }
 
@@ -94,6 +96,8 @@ impl Gate {
         let instance = Instance::new(instance_id, store.pools().path())?;
         store.remember_head(instance.directory())?;
         let inner = Inner {
+            #[cfg(feature = "tokio")]
+            lanes: crate::on_tokio::Lanes::new(options.readers),
             store,
             options,
             instance,
@@ -173,7 +177,7 @@ impl Inner {
 
     pub(crate) fn read<T>(&self, f: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         self.usable()?;
-        self.store.read(f)
+        crate::report::failed(self.store.read(f))
     }
 
     /// One transaction; then the committed events go to the sink.
@@ -186,7 +190,14 @@ impl Inner {
             f(tx)
         });
         self.store.deliver();
-        answer
+        crate::report::failed(answer)
+    }
+
+    /// Woken by every change of any plan, of whatever process. Subscribe first, then read.
+    #[allow(dead_code, reason = "the approval server's event stream is the one that asks for every change")]
+    pub(crate) fn changes(&self) -> Result<Subscription> {
+        self.usable()?;
+        self.store.subscribe(None, None, None)
     }
 
     /// Takes this instance's lock and writes its row, before its first claim.
@@ -207,8 +218,12 @@ impl Inner {
 
     fn close(&self) -> Result<()> {
         self.store.check_process()?;
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.store.stop_waiting();
         // A registration that is under way holds the lock that `own_row` waits for.
-        if self.closed.swap(true, Ordering::AcqRel) || self.instance.own_row().is_none() {
+        if self.instance.own_row().is_none() {
             return Ok(());
         }
         let deleted = self.store.write(&self.own_actor(), |tx| Ok(Ok(tx.delete_instance(tx.instance_id)?)));
@@ -239,7 +254,15 @@ pub(crate) struct LiveClaim {
 
 impl LiveClaim {
     pub(crate) fn new(inner: Arc<Inner>, row: &PlanRow) -> Self {
-        let key = (row.plan_token.clone(), row.attempt);
+        Self::hold(inner, (row.plan_token.clone(), row.attempt))
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn again(&self) -> Self {
+        Self::hold(self.inner.clone(), self.key.clone())
+    }
+
+    fn hold(inner: Arc<Inner>, key: (String, u32)) -> Self {
         *lock(&inner.live).entry(key.clone()).or_insert(0) += 1;
         Self { inner, key }
     }

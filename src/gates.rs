@@ -64,8 +64,7 @@ pub(crate) fn reject(row: &PlanRow, seal: Option<&str>, now: i64) -> Verdict {
         State::Expired => return Verdict::Refuse(Code::PlanExpired),
         _ => {}
     }
-    // A tombstone has no seal to compare with, and its rejection stands either way.
-    if !row.purged && seal.is_some_and(|seal| seal != row.seal) {
+    if seal.is_some_and(|seal| seal != row.seal) {
         return Verdict::Refuse(Code::ApprovalMismatch);
     }
     if row.state == State::Rejected { Verdict::Already } else { Verdict::Go }

@@ -57,6 +57,8 @@
 //!
 //! - `bundled` (default): compiles the SQLite that `rusqlite` ships. Without it the system's library is linked, and its
 //!   version is checked when a gate is opened.
+//! - `tokio`: async verbs on the same handles (`*_async`), an async reconcile hook, and a sink that is a channel.
+//! - `tracing`: spans of the verbs and one event for each audit row; problems go there instead of to standard error.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -78,6 +80,8 @@ mod instance;
 pub mod lifecycle;
 mod liveness;
 mod names;
+#[cfg(feature = "tokio")]
+mod on_tokio;
 mod operator;
 mod plan;
 mod recovery;
@@ -88,6 +92,7 @@ mod seal;
 mod settle;
 mod store;
 mod upkeep;
+mod wait;
 
 pub use agent::Agent;
 pub use audit::{AuditEvent, AuditQuery, AuditSink, Head};
@@ -105,6 +110,8 @@ pub use gate::Gate;
 pub use lifecycle::State;
 pub use liveness::Liveness;
 pub use names::{Channel, PlanToken};
+#[cfg(feature = "tokio")]
+pub use on_tokio::{AuditEvents, ChannelSink};
 pub use operator::{Audit, Difference, Health, Operator, StuckPlan, VerifyReport};
 pub use plan::{
     Approval, ApprovalGiven, Created, Decision, EarlierRejection, Listing, NewPlan, PendingPlan, Plan, Redeem, Settled,
@@ -114,6 +121,7 @@ pub use reviewer::Reviewer;
 pub use seal::{Seal, SealFields};
 pub use settle::RestoreReport;
 pub use upkeep::{BackupReport, CodeCount, DecisionTime, StateCount, Stats};
+pub use wait::Awaited;
 
 /// The README's Rust blocks are tests.
 #[cfg(doctest)]

@@ -30,11 +30,11 @@ pub(crate) fn check_person(what: &str, name: &str) -> Result<String> {
     Ok(name)
 }
 
-/// Checks an idempotency key: 1 to 256 printable ASCII characters.
+/// Checks an idempotency key: 1 to 256 printable ASCII characters, not all of them blanks.
 pub(crate) fn check_key(key: &str) -> Result<()> {
-    if key.is_empty() || key.len() > KEY_MAX || !key.bytes().all(|b| (b' '..=b'~').contains(&b)) {
+    if key.trim_ascii().is_empty() || key.len() > KEY_MAX || !key.bytes().all(|b| (b' '..=b'~').contains(&b)) {
         return Err(Error::invalid(format!(
-            "the idempotency key {:?} is not usable: use 1 to {KEY_MAX} printable ASCII characters",
+            "the idempotency key {:?} is not usable: use 1 to {KEY_MAX} printable ASCII characters, not blanks alone",
             Quoted(key)
         )));
     }

@@ -163,6 +163,7 @@ impl Operator {
     /// # Errors
     /// Busy and storage errors; what was swept before stays swept.
     pub fn sweep(&self) -> Result<u64> {
+        let _span = crate::report::span("sweep", "");
         let mut swept = 0;
         for state in [State::Previewed, State::AwaitingApproval, State::Approved] {
             loop {
@@ -204,6 +205,7 @@ impl Operator {
     /// # Errors
     /// As for [`purge`](Operator::purge).
     pub fn purge_with(&self, older_than: Duration, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
+        let _span = crate::report::span("purge", "");
         let age = i64::try_from(older_than.as_millis()).unwrap_or(i64::MAX);
         let before = self.inner.store.now().saturating_sub(age);
         let (mut after, mut purged, mut seen) = (i64::MIN, 0, 0);

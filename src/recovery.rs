@@ -101,6 +101,7 @@ impl Inner {
 
 /// The restart scan.
 pub(crate) fn recover(inner: &Inner, actor: &Actor) -> Result<RecoveryReport> {
+    let _span = crate::report::span("recover", "");
     let started = Instant::now();
     let mut report = RecoveryReport::default();
     let stuck = inner.read(|reader| reader.stuck_keys())?;
@@ -122,7 +123,12 @@ pub(crate) fn recover(inner: &Inner, actor: &Actor) -> Result<RecoveryReport> {
                 continue;
             }
             Ok(Owner::Other(Liveness::Unknown)) => {
-                report.unknown_owner.push(token);
+                // Another scan may have settled the plan since the list was read, and forgotten the owner.
+                match still_as_found(inner, &key) {
+                    Ok(true) => report.unknown_owner.push(token),
+                    Ok(false) => {}
+                    Err(error) => report.errors.push((token, error.to_string())),
+                }
                 continue;
             }
             Err(error) => {
@@ -210,6 +216,10 @@ fn recover_one(inner: &Inner, actor: &Actor, key: &StuckKey, left: Duration) -> 
     })
 }
 
+fn still_as_found(inner: &Inner, key: &StuckKey) -> Result<bool> {
+    inner.read(|reader| Ok(reader.find(&key.plan_token, None)?.is_some_and(|row| as_found(&row, key))))
+}
+
 /// Same claim, same owner, same state.
 fn as_found(row: &PlanRow, key: &StuckKey) -> bool {
     row.attempt == key.attempt
@@ -269,6 +279,7 @@ fn forget_dead_instances(inner: &Inner, actor: &Actor) -> u64 {
 
 /// Asks the hook about one plan and settles it.
 pub(crate) fn reconcile(inner: &Inner, actor: &Actor, token: &str) -> Result<Settled> {
+    let _span = crate::report::span("reconcile", token);
     let found = inner.write(actor, |tx| {
         let Some(row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
         if !row.state.is_stuck() {

@@ -94,6 +94,7 @@ impl Reviewer {
     /// Refused, as above. `clock_went_back`. Busy and storage errors.
     pub fn approve(&self, token: impl AsRef<str>, seal: impl AsRef<str>) -> Result<Decision> {
         let (token, seal) = (short(token.as_ref()), seal.as_ref());
+        let _span = crate::report::span("approve", &token);
         self.inner.write(&self.actor, |tx| {
             let Some(mut row) = tx.find(&token, None)? else { return Ok(Err(unknown_token(&token))) };
             tx.notice_expiry(&mut row)?;
@@ -151,6 +152,7 @@ impl Reviewer {
 
     fn reject_any(&self, token: &str, seal: Option<&str>, reason: Option<&str>) -> Result<Decision> {
         let token = short(token);
+        let _span = crate::report::span("reject", &token);
         let reason = reason.filter(|reason| !reason.is_empty());
         check_text("the reason", reason.unwrap_or(""), self.inner.options.text_max_bytes)?;
         self.inner.write(&self.actor, |tx| {
@@ -175,6 +177,7 @@ impl Reviewer {
     /// # Errors
     /// Invalid input for a tool, fingerprint or reason that cannot be one. Busy and storage errors.
     pub fn lift_rejection(&self, tool: &str, fingerprint: impl AsRef<str>, reason: &str) -> Result<bool> {
+        let _span = crate::report::span("lift_rejection", "");
         let tool = check_name("the tool", tool)?;
         let fingerprint = fingerprint.as_ref();
         if fingerprint.parse::<crate::Fingerprint>().is_err() {

@@ -54,6 +54,7 @@ pub(crate) fn settle_row(tx: &mut Tx<'_>, row: &mut PlanRow, outcome: &Outcome, 
 
 /// Records what an operator verified.
 pub(crate) fn settle(inner: &Inner, actor: &Actor, token: &str, outcome: &Outcome) -> Result<Settled> {
+    let _span = crate::report::span("settle", token);
     let evidence = Evidence::of(inner, outcome);
     inner.write(actor, |tx| {
         let Some(mut row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
@@ -70,6 +71,7 @@ pub(crate) fn settle(inner: &Inner, actor: &Actor, token: &str, outcome: &Outcom
 
 /// Turns the claim of an owner that is gone, or that nobody can tell, into `uncertain`.
 pub(crate) fn mark_interrupted(inner: &Inner, actor: &Actor, token: &str, attempt: u32) -> Result<Settled> {
+    let _span = crate::report::span("mark_interrupted_as_uncertain", token);
     inner.write(actor, |tx| {
         let Some(mut row) = tx.find(token, None)? else { return Ok(Err(unknown_token(token))) };
         if !row.state.is_stuck() {
@@ -121,6 +123,7 @@ pub(crate) fn refuse_owner(inner: &Inner, tx: &Tx<'_>, row: &PlanRow, verb: Verb
 /// An operator accepts that the file was put back to an earlier state: what was open expires, what was claimed is
 /// uncertain.
 pub(crate) fn accept_restore(inner: &Inner, actor: &Actor) -> Result<RestoreReport> {
+    let _span = crate::report::span("accept_restore", "");
     inner.usable()?;
     let answer = inner.store.write_accepting(actor, |tx, rolled_back| {
         inner.usable()?;

@@ -27,6 +27,7 @@ mod sql_error;
 pub(crate) mod transition;
 pub(crate) mod tx;
 pub(crate) mod verify;
+mod watch;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -47,9 +48,14 @@ use pool::{Conn, OpenOptions, PooledConn, Pools};
 use read::Reader;
 use sql_error::sql_error;
 use tx::{Draft, No, Seen, Tx};
+use watch::Watch;
+
+pub(crate) use watch::Subscription;
 
 /// The open file, with what a gate remembers of it.
 pub(crate) struct Store {
+    /// Dropped first: its connection is closed while the file still counts as open.
+    watch: Watch,
     pools: Pools,
     clock: Arc<dyn Clock>,
     instance_id: String,
@@ -71,6 +77,9 @@ enum Guard {
     Check,
     Accept,
 }
+
+/// What a committed transaction answers, and its audit rows.
+type Committed<T> = (Result<T, No>, Vec<AuditEvent>);
 
 /// Committed events on their way to the sink, in order.
 struct Outbox {
@@ -101,14 +110,17 @@ impl Store {
             Ok(())
         };
         let pools = Pools::open(options, &created)?;
-        let outbox = Outbox { events: first.into_inner().into(), delivering: false };
+        let first = first.into_inner();
+        crate::report::events(&first);
+        let events = if sink.is_some() { first.into() } else { VecDeque::new() };
         Ok(Self {
+            watch: Watch::new(clock.clone()),
             pools,
             clock,
             instance_id,
             seen: Mutex::new(None),
             sink,
-            outbox: Mutex::new(outbox),
+            outbox: Mutex::new(Outbox { events, delivering: false }),
             opened_by: std::process::id(),
             looked_at: Mutex::new(None),
             head_file: OnceLock::new(),
@@ -176,7 +188,7 @@ impl Store {
         if answer.as_ref().is_err_and(Error::is_ambiguous) {
             self.barrier();
         }
-        answer
+        self.answer(answer)
     }
 
     /// As `write`, by an operator who accepts that the file was put back: the remembered head is not asked for.
@@ -209,7 +221,7 @@ impl Store {
         if answer.as_ref().is_err_and(Error::is_ambiguous) {
             self.barrier();
         }
-        answer
+        self.answer(answer)
     }
 
     /// Where the main file changed since the last look (a checkpoint, or a copy put over it), the page cache goes before
@@ -250,19 +262,45 @@ impl Store {
         started: Instant,
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<T> {
+    ) -> Result<Committed<T>> {
         let outcome = self.transact(conn, actor, started, guard, f);
         if let Err(error) = &outcome
             && (error.is_ambiguous() || error.is_storage())
         {
             conn.mark_broken();
         }
-        let (answer, events) = outcome?;
         // The writer is still held: events enter the outbox in the order of their commits.
-        if self.sink.is_some() && !events.is_empty() {
-            lock(&self.outbox).events.extend(events);
+        if let (Ok((_, events)), Some(_)) = (&outcome, &self.sink) {
+            lock(&self.outbox).events.extend(events.iter().cloned());
+        }
+        outcome
+    }
+
+    /// Tells of what was committed, after the writer was given back: what is told may take its time.
+    fn answer<T>(&self, done: Result<Committed<T>>) -> Result<T> {
+        let (answer, events) = done?;
+        if !events.is_empty() {
+            self.watch.committed();
+            crate::report::events(&events);
         }
         answer.map_err(|no| Error::refused(no.refusal))
+    }
+
+    /// A place among those who are woken when the plan changes or its time is over, or at the deadline; without a plan,
+    /// on every change. Subscribe first, then read.
+    pub(crate) fn subscribe(
+        &self,
+        token: Option<&str>,
+        expires_at: Option<i64>,
+        deadline: Option<Instant>,
+    ) -> Result<Subscription> {
+        self.check_process()?;
+        self.watch.subscribe(&self.pools, token, expires_at, deadline)
+    }
+
+    /// Wakes everybody who waits; nobody waits on a closed gate.
+    pub(crate) fn stop_waiting(&self) {
+        self.watch.close();
     }
 
     fn transact<T>(
@@ -272,7 +310,7 @@ impl Store {
         started: Instant,
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
-    ) -> Result<(Result<T, No>, Vec<AuditEvent>)> {
+    ) -> Result<Committed<T>> {
         hit("before_begin");
         let sql = conn.begin_immediate(started)?;
         // Waiting for the lock may have taken long.

@@ -66,6 +66,7 @@ pub(crate) struct Pools {
     file_id: (u64, u64),
     busy_deadline: Duration,
     opened_by: u32,
+    hooks: ConnHooks,
     /// `None` only while it is dropped.
     pools: Option<(Pool, Pool)>,
     /// Dropped last: the file is open until the connections are closed.
@@ -86,13 +87,18 @@ impl Pools {
         }
         let opened = open::open(&options, created)?;
         let file_id = opened.file.id();
-        let pool = |role, size, first| Pool::new(role, size, first, &opened.path, file_id, &options);
+        let pool = |role, size, first| {
+            let manager =
+                Manager::new(role, first, &opened.path, file_id, options.busy_deadline, options.hooks.clone());
+            Pool::new(manager, size)
+        };
         let writer = pool(Role::Writer, 1, Some(opened.connection));
         let reader = pool(Role::Reader, options.readers, None);
         let pools = Self {
             file_id,
             busy_deadline: options.busy_deadline,
             opened_by: std::process::id(),
+            hooks: options.hooks.clone(),
             pools: Some((writer, reader)),
             path: opened.path,
             _entry: opened.entry,
@@ -139,6 +145,13 @@ impl Pools {
         let (_, reader) = self.pools.as_ref().ok_or_else(Error::closed)?;
         reader.checkout(Instant::now(), self.busy_deadline)
     }
+
+    /// A reading connection of its own, beside the pool, with its own patience.
+    pub(super) fn dedicated(&self, busy_deadline: Duration) -> Result<Conn> {
+        let hooks = self.hooks.clone();
+        let manager = Manager::new(Role::Reader, None, &self.path, self.file_id, self.busy_deadline, hooks);
+        Ok(Conn { sql: manager.open()?, busy_deadline, broken: false })
+    }
 }
 
 impl Drop for Pools {
@@ -154,34 +167,15 @@ impl Drop for Pools {
 impl Pool {
     /// The writer is ready from the start and replaced at once when it is thrown away. Readers are opened on demand: a
     /// process that never reads opens none, and none is being opened while the gate is closed.
-    fn new(
-        role: Role,
-        size: u32,
-        first: Option<Connection>,
-        path: &Path,
-        file_id: (u64, u64),
-        options: &OpenOptions,
-    ) -> Self {
-        let failure = Arc::new(Mutex::new(None));
-        let hooks = options.hooks.clone();
-        let manager = Manager {
-            inner: SqliteConnectionManager::file(path)
-                .with_flags(open::FLAGS)
-                .with_init(move |connection| open::configure(connection, role, &hooks)),
-            role,
-            path: path.to_owned(),
-            file_id,
-            busy_deadline: options.busy_deadline,
-            first: Mutex::new(first),
-            failure: Arc::clone(&failure),
-        };
+    fn new(manager: Manager, size: u32) -> Self {
+        let (role, failure) = (manager.role, Arc::clone(&manager.failure));
         let pool = r2d2::Pool::builder()
             .max_size(size)
             .min_idle(Some(u32::from(role == Role::Writer)))
             .max_lifetime(None)
             .idle_timeout(None)
             .test_on_check_out(false)
-            .connection_timeout(options.busy_deadline.max(Duration::from_millis(1)))
+            .connection_timeout(manager.busy_deadline.max(Duration::from_millis(1)))
             .error_handler(Box::new(r2d2::NopErrorHandler))
             .thread_pool(background_thread())
             .build_unchecked(manager);
@@ -256,6 +250,27 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
+    fn new(
+        role: Role,
+        first: Option<Connection>,
+        path: &Path,
+        file_id: (u64, u64),
+        busy_deadline: Duration,
+        hooks: ConnHooks,
+    ) -> Self {
+        Self {
+            inner: SqliteConnectionManager::file(path)
+                .with_flags(open::FLAGS)
+                .with_init(move |connection| open::configure(connection, role, &hooks)),
+            role,
+            path: path.to_owned(),
+            file_id,
+            busy_deadline,
+            first: Mutex::new(first),
+            failure: Arc::default(),
+        }
+    }
+
     fn open(&self) -> Result<Connection> {
         if let Some(first) = self.first.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Ok(first);

@@ -174,12 +174,21 @@ pub(super) const APPROVALS_DELETE: &str = "DELETE FROM approvals WHERE plan_toke
 pub(super) const TOMBSTONE_INSERT: &str = "
 INSERT INTO tombstones (plan_token, kind, caller, tool, idempotency_key, fingerprint, attempt, reason, actor, at)
 VALUES (:plan_token, :kind, :caller, :tool, :idempotency_key, :fingerprint, :attempt, :reason, :actor, :at)";
-pub(super) const TOMBSTONE: &str = "
-SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
- WHERE plan_token = :plan_token";
-pub(super) const TOMBSTONE_BY_KEY: &str = "
-SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
- WHERE caller = :caller AND tool = :tool AND idempotency_key = :key";
+/// What answers for a plan after its purge. Its seal stands in the row of its creation.
+macro_rules! tombstone_columns {
+    () => {
+        "plan_token, kind, caller, tool, fingerprint, attempt, reason, at, \
+         ifnull((SELECT a.detail FROM audit_events a WHERE a.plan_token = tombstones.plan_token \
+                  AND a.event IN ('previewed', 'awaiting_approval') ORDER BY a.seq LIMIT 1), '') AS seal"
+    };
+}
+pub(super) const TOMBSTONE: &str =
+    concat!("SELECT ", tombstone_columns!(), " FROM tombstones WHERE plan_token = :plan_token");
+pub(super) const TOMBSTONE_BY_KEY: &str = concat!(
+    "SELECT ",
+    tombstone_columns!(),
+    " FROM tombstones WHERE caller = :caller AND tool = :tool AND idempotency_key = :key"
+);
 pub(super) const TOMBSTONE_REJECTED: &str = "
 SELECT plan_token, kind, caller, tool, fingerprint, attempt, reason, actor, at FROM tombstones
  WHERE kind = 'rejected' AND lifted_at IS NULL AND tool = :tool AND fingerprint = :fingerprint AND plan_token <> :except
@@ -204,6 +213,8 @@ pub(super) const AUDIT_INSERT: &str = concat!(
      :detail, :preview_count, :fingerprint, :attempt, :instance_id, :duration_us, :prev_hash, :hash)"
 );
 pub(super) const AUDIT_HEAD: &str = "SELECT seq, hash FROM audit_events ORDER BY seq DESC LIMIT 1";
+pub(super) const AUDIT_TOKENS_FROM: &str =
+    "SELECT seq, plan_token FROM audit_events WHERE seq >= :seq ORDER BY seq LIMIT :limit";
 pub(super) const AUDIT_HASH_AT: &str = "SELECT hash FROM audit_events WHERE seq = :seq";
 pub(super) const AUDIT_STORE_ID: &str = "SELECT detail FROM audit_events WHERE seq = 1 AND event = 'store_created'";
 pub(super) const AUDIT_OF_PLAN: &str =

@@ -95,7 +95,7 @@ impl PlanRow {
             gated: false,
             approvals_needed: 1,
             fingerprint: row.get("fingerprint")?,
-            seal: String::new(),
+            seal: row.get("seal")?,
             created_at: at,
             expires_at: at,
             decided_at: None,

@@ -50,7 +50,7 @@ impl Tx<'_> {
     pub(crate) fn insert_plan(&mut self, new: &NewRow<'_>) -> Result<()> {
         let row = new.row;
         debug_assert_eq!(row.state, lifecycle::first(row.gated));
-        self.run(
+        self.insert(
             q::PLAN_INSERT,
             named_params! {
                 ":plan_token": row.plan_token, ":tool": row.tool, ":caller": row.caller, ":state": row.state.as_str(),
@@ -166,15 +166,14 @@ impl Tx<'_> {
             State::Failed => row.error.as_deref(),
             _ => None,
         };
-        self.run(
+        self.insert(
             q::TOMBSTONE_INSERT,
             named_params! {
                 ":plan_token": row.plan_token, ":kind": row.state.as_str(), ":caller": row.caller, ":tool": row.tool,
                 ":idempotency_key": row.idempotency_key, ":fingerprint": row.fingerprint, ":attempt": row.attempt,
                 ":reason": reason, ":actor": self.actor.name, ":at": self.now,
             },
-        )?;
-        Ok(())
+        )
     }
 
     /// Notices that the plan's time is over, once.

@@ -168,7 +168,7 @@ impl<'c> Tx<'c> {
             hash: String::new(),
         };
         event.hash = event.computed_hash();
-        self.run(
+        self.insert(
             q::AUDIT_INSERT,
             named_params! {
                 ":seq": event.seq, ":at": event.at, ":plan_token": event.plan_token, ":event": event.event,
@@ -190,14 +190,13 @@ impl<'c> Tx<'c> {
     }
 
     pub(crate) fn insert_approval(&self, row: &PlanRow) -> Result<()> {
-        self.run(
+        self.insert(
             q::APPROVAL_INSERT,
             named_params! {
                 ":plan_token": row.plan_token, ":reviewer": self.actor.name, ":seal": row.seal,
                 ":channel": self.actor.channel.as_str(), ":approved_at": self.now,
             },
-        )?;
-        Ok(())
+        )
     }
 
     pub(crate) fn delete_approvals(&self, token: &str) -> Result<usize> {
@@ -238,19 +237,26 @@ impl<'c> Tx<'c> {
     }
 
     pub(crate) fn insert_instance(&self, row: &InstanceRow) -> Result<()> {
-        self.run(
+        self.insert(
             q::INSTANCE_INSERT,
             named_params! {
                 ":instance_id": row.instance_id, ":lock_dev": row.lock_dev, ":lock_ino": row.lock_ino,
                 ":boot_id": row.boot_id, ":host_name": row.host_name, ":pid": row.pid, ":opened_at": row.opened_at,
             },
-        )?;
-        Ok(())
+        )
     }
 
     /// Forgets an instance; false while it owns an executing plan.
     pub(crate) fn delete_instance(&self, instance_id: &str) -> Result<bool> {
         Ok(self.run(q::INSTANCE_DELETE, named_params! {":instance_id": instance_id})? == 1)
+    }
+
+    /// One row, or an error: a trigger that was planted after the open can swallow an insert without one.
+    pub(super) fn insert(&self, statement: &str, params: &[(&str, &dyn ToSql)]) -> Result<()> {
+        match self.run(statement, params)? {
+            1 => Ok(()),
+            _ => Err(Error::storage("a row was not stored: a trigger must have swallowed it")),
+        }
     }
 
     pub(super) fn run(&self, statement: &str, params: &[(&str, &dyn ToSql)]) -> Result<usize> {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod child;
+pub(crate) mod host;
 pub(crate) mod invariants;
 pub(crate) mod ledger;
 pub(crate) mod populated;
@@ -14,9 +15,18 @@ use std::sync::Arc;
 use countersign::{Clock as _, Error, Gate, GateBuilder, Outcome, SystemClock, TestClock};
 use serde_json::{Value, json};
 
-/// A directory for one test, kept as long as the gate's process.
+/// A fresh directory. It goes when the thread that asked for it ends, which is when its test ends.
 pub(crate) fn directory() -> PathBuf {
-    tempfile::Builder::new().prefix("countersign-test-").tempdir().unwrap().keep()
+    thread_local! {
+        static ROOT: tempfile::TempDir = tempfile::Builder::new().prefix("countersign-test-").tempdir().unwrap();
+    }
+    ROOT.with(|root| tempfile::tempdir_in(root.path()).unwrap().keep())
+}
+
+/// Held by tests of one binary that count the threads of their process.
+pub(crate) fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A builder with as many readers as `COUNTERSIGN_TEST_READERS` says: everything has to work with one.

@@ -1,6 +1,7 @@
 //! Other programs, and what a test does where they are missing.
 #![allow(clippy::disallowed_methods, reason = "files of the kernel, never a database")]
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -40,4 +41,31 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
 pub(crate) fn process_state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// True while this process holds SQLite's shared lock on the database and the one on its `-shm`. Whoever opens and
+/// closes a second descriptor of the file loses them, without a word.
+pub(crate) fn locks_of(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    // The byte ranges are SQLite's file format: the shared range behind the pending byte, and the log's DMS byte.
+    let files = [(path.to_owned(), "1073741826 1073742335"), (path.with_extension("db-shm"), "128 128")];
+    let me = std::process::id().to_string();
+    let seen = |file: &Path, range: &str, locks: &str| {
+        let inode = std::fs::metadata(file).unwrap().ino().to_string();
+        locks.lines().any(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            words.contains(&"READ")
+                && words.contains(&me.as_str())
+                && words.iter().any(|word| word.rsplit(':').next() == Some(inode.as_str()))
+                && line.ends_with(range)
+        })
+    };
+    // The kernel writes the list in pieces, and under the locking of other processes entries slip between them. A lock
+    // that was lost never comes back by itself, so one sighting is proof.
+    files.iter().all(|(file, range)| {
+        (0..1_000).any(|_| {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap();
+            seen(file, range, &locks)
+        })
+    })
 }

@@ -92,6 +92,7 @@ fn ask(world: &World, created: &Created, claim: Option<&mut Claim>) -> Vec<(&'st
         ("approve", said(ada.approve(token, &created.seal), |d| json!([d.state, d.already]))),
         ("reject", said(ada.reject(token, Some("another reason")), |d| json!([d.state, d.already]))),
         ("reject sealed", said(ada.reject_sealed(token, &created.seal, None), |d| json!([d.state, d.already]))),
+        ("another seal", said(ada.reject_sealed(token, "0".repeat(64), None), |d| json!([d.state, d.already]))),
         ("settle", said(operator.settle(token, &Outcome::NotDone), |_| json!(null))),
         ("mark", said(operator.mark_interrupted_as_uncertain(token, 1), |_| json!(null))),
         ("reconcile", said(operator.reconcile(token), |_| json!(null))),
