@@ -22,8 +22,8 @@ use crate::error::Error;
 
 const BODY_MAX_BYTES: usize = 64 * 1024;
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
-/// How long an answer waits for `on_decision`.
-const HOOK_DEADLINE: Duration = Duration::from_secs(5);
+/// How long an answer waits for `on_decision`, its turn included.
+const HOOK_DEADLINE: Duration = Duration::from_secs(10);
 /// The most cards of one answer, and about how many bytes of them; `total` says how many plans wait in all.
 const CARDS_MAX: u32 = 100;
 const CARDS_MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -179,7 +179,7 @@ async fn decide(
         .await
     });
     // The host hears of it before the reviewer does, but it cannot keep the answer back.
-    let told = tokio::time::timeout(HOOK_DEADLINE.max(super::CALL_WAIT), told);
+    let told = tokio::time::timeout(HOOK_DEADLINE, told);
     match (told.await, answer.await) {
         (_, Ok(answer)) => answer,
         (Ok(Ok(Err(failed))), Err(_)) => Err(failed),

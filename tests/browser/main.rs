@@ -7,6 +7,7 @@ mod driver;
 mod looks;
 mod page;
 mod pictures;
+mod slips;
 
 use countersign::Gate;
 use serde_json::Value;

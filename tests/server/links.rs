@@ -95,6 +95,11 @@ fn what_is_printed_of_a_server_holds_no_token() {
 
 /// Another process that serves, is asked something wrong, decides, and goes; what it printed is its parent's to judge.
 pub(crate) fn serve(args: &Value) {
+    // Every log line of every crate below.
+    tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_writer(std::io::stderr)
+        .init();
     let gate = Gate::open(args["db"].as_str().unwrap()).unwrap();
     let world =
         World::on(gate, |builder| builder.render_plan(|_| panic!("on purpose")).on_decision(|_| panic!("on purpose")));

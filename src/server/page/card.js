@@ -7,6 +7,7 @@ class Card {
     this.plan = plan;
     this.queue = queue;
     this.folds = [];
+    this.warningFolds = [];
     this.over = false;
     this.armedAt = performance.now() + armMs;
     this.article = element("article", { class: "card", tabindex: "0", "aria-labelledby": `t-${plan.plan_token}` });
@@ -91,7 +92,11 @@ class Card {
       toggle.textContent = full ? "Shorten" : "In full";
     };
     const toggle = button("In full", { class: "link", "aria-expanded": "false", "aria-label": "Seal, fingerprint and plan token in full" },
-      () => this.toggleIdentity());
+      (event) => {
+        this.toggleIdentity();
+        // What shrinks under the pointer may bring a button there.
+        if (event.detail > 0) this.rearm();
+      });
     box.append(rows, toggle, this.payload());
     return box;
   }
@@ -139,13 +144,19 @@ class Card {
     const earlier = this.plan.earlier_rejection;
     const known = earlier?.plan_token ?? "";
     if (known === (this.warnedOf ?? "")) return;
+    // News about the payload: whoever was about to decide reads it first.
+    if (this.warnedOf !== undefined || this.step) this.rearm();
     this.warnedOf = known;
     this.warning.replaceChildren();
+    this.folds = this.folds.filter((fold) => !this.warningFolds.includes(fold));
+    this.warningFolds = [];
     if (!earlier) return;
+    const before = this.folds.length;
     this.warning.append(element("div", { class: "warn", role: "note" },
       element("strong", {}, "This very payload was rejected before"), " by ", element("b", {}, earlier.reviewer), ", ", moment(earlier.at),
       earlier.reason === null ? ", without a reason." : ":",
       ...(earlier.reason === null ? [] : [this.value(earlier.reason, false)])));
+    this.warningFolds = this.folds.slice(before);
   }
 
   /** Each second, and when the queue changes. */
@@ -282,7 +293,11 @@ class Card {
 
   /** The decision carries the seal of what this card shows. */
   async decide(action, reason) {
-    if (this.over || this.step === "sending" || !this.armed()) return;
+    if (this.over || this.step === "sending") return;
+    if (!this.armed()) {
+      say("One moment: the card has just come, or moved.");
+      return;
+    }
     const hadFocus = this.article.contains(document.activeElement);
     this.step = "sending";
     this.foot.replaceChildren(element("p", { class: "outcome" }, "Sending…"));
