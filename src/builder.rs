@@ -37,6 +37,7 @@ pub(crate) struct Options {
     pub(crate) busy_deadline: Duration,
     pub(crate) readers: u32,
     pub(crate) any_file_system: bool,
+    pub(crate) create: bool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sink: Option<Arc<dyn AuditSink>>,
     pub(crate) reconcile: Option<Hook>,
@@ -60,6 +61,7 @@ impl Default for Options {
             busy_deadline: Duration::from_secs(5),
             readers: 4,
             any_file_system: false,
+            create: true,
             clock: Arc::new(SystemClock::new()),
             sink: None,
             reconcile: None,
@@ -162,6 +164,12 @@ impl GateBuilder {
     /// shared memory do not hold there, and a lost lock is a lost commit.
     pub fn allow_any_file_system(self) -> Self {
         self.set(|o| o.any_file_system = true)
+    }
+
+    /// Whether a file that is not there is created. Default true; a tool that works on a file which its hosts made says
+    /// false, so that a mistyped path is an error and not an empty gate.
+    pub fn create(self, create: bool) -> Self {
+        self.set(|o| o.create = create)
     }
 
     /// Where the time comes from. Default: the machine.

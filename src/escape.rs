@@ -156,6 +156,13 @@ pub fn classify(c: char) -> Option<HiddenKind> {
     HIDDEN.get(at).filter(|&&(first, _, _)| first <= code).map(|&(_, _, kind)| kind)
 }
 
+/// The ranges of hidden characters, for a page that explains markers: first, last, kind.
+#[cfg(feature = "approval-server")]
+pub(crate) fn ranges() -> impl Iterator<Item = (u32, u32, HiddenKind)> {
+    let past_the_first_plane = (1..=16_u32).map(|plane| plane << 16 | 0xFFFE);
+    HIDDEN.iter().copied().chain(past_the_first_plane.map(|at| (at, at + 1, HiddenKind::Noncharacter)))
+}
+
 /// The text with every hidden character as a marker: see the [module](self) for what that covers.
 ///
 /// ```
@@ -182,6 +189,41 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 #[must_use]
 pub fn still_visible(escaped: &str) -> Cow<'_, str> {
     escape(escaped, Backslash::AsIs)
+}
+
+/// A cell of a CSV file, after [`visible`]: one that a spreadsheet would take for a formula (it starts with `=`, `+`, `-`
+/// or `@`, blanks before it aside) gets an apostrophe in front, which spreadsheets read as "this is text".
+///
+/// Quoting cells for the CSV itself is the writer's work.
+///
+/// ```
+/// use countersign::escape::defuse_csv;
+///
+/// assert_eq!(defuse_csv("=HYPERLINK(\"http://x\")"), "'=HYPERLINK(\"http://x\")");
+/// assert_eq!(defuse_csv("a = b"), "a = b");
+/// ```
+#[must_use]
+pub fn defuse_csv(text: &str) -> Cow<'_, str> {
+    defuse(visible(text))
+}
+
+/// [`defuse_csv`] for text that was escaped when it was stored: see [`still_visible`].
+#[must_use]
+pub fn defuse_stored_csv(escaped: &str) -> Cow<'_, str> {
+    defuse(still_visible(escaped))
+}
+
+fn defuse(shown: Cow<'_, str>) -> Cow<'_, str> {
+    // An escaped tab or line end stands for a character that a spreadsheet would skip before the sign.
+    let mut start = shown.as_ref();
+    while let Some(rest) = [" ", "\\t", "\\n", "\\r"].iter().find_map(|blank| start.strip_prefix(blank)) {
+        start = rest;
+    }
+    // The full-width forms are read as the plain signs by spreadsheets with a Japanese or Chinese input method.
+    if start.starts_with(['=', '+', '-', '@', '\u{FF1D}', '\u{FF0B}', '\u{FF0D}', '\u{FF20}']) {
+        return Cow::Owned(format!("'{shown}"));
+    }
+    shown
 }
 
 /// The start of the text, made [`visible`]; if anything is cut off, the result says how many characters.

@@ -35,9 +35,7 @@ struct Held {
 impl Instance {
     /// Makes the owners' directory beside the database, for this user alone. Takes no lock yet.
     pub(crate) fn new(id: String, database: &Path) -> Result<Self> {
-        let mut name = database.file_name().map_or_else(OsString::new, OsString::from);
-        name.push(".owners");
-        let directory = database.with_file_name(name);
+        let directory = Self::directory_of(database);
         match DirBuilder::new().mode(0o700).create(&directory) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -53,6 +51,24 @@ impl Instance {
         }
         let (boot_id, host_name) = (boot_id(), host_name());
         Ok(Self { id, directory, boot_id, host_name, held: Mutex::new(None) })
+    }
+
+    /// The owners' directory of a database.
+    pub(crate) fn directory_of(database: &Path) -> PathBuf {
+        let mut name = database.file_name().map_or_else(OsString::new, OsString::from);
+        name.push(".owners");
+        database.with_file_name(name)
+    }
+
+    /// Somebody who only asks who is alive: creates nothing and is no instance.
+    pub(crate) fn observer(database: &Path) -> Self {
+        Self {
+            id: String::new(),
+            directory: Self::directory_of(database),
+            boot_id: boot_id(),
+            host_name: host_name(),
+            held: Mutex::new(None),
+        }
     }
 
     pub(crate) fn directory(&self) -> &Path {

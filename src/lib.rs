@@ -59,6 +59,7 @@
 //!   version is checked when a gate is opened.
 //! - `tokio`: async verbs on the same handles (`*_async`), an async reconcile hook, and a sink that is a channel.
 //! - `tracing`: spans of the verbs and one event for each audit row; problems go there instead of to standard error.
+//! - `approval-server`: [`ApprovalServer`], the page on which people decide, and its JSON API. Brings axum and tokio.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -69,6 +70,7 @@ mod canonical;
 mod claim;
 mod clock;
 mod create;
+mod doctor;
 mod error;
 pub mod escape;
 mod execute;
@@ -88,8 +90,11 @@ mod refusal;
 mod report;
 mod reviewer;
 mod seal;
+#[cfg(feature = "approval-server")]
+mod server;
 mod settle;
 mod store;
+mod upkeep;
 mod wait;
 
 pub use agent::Agent;
@@ -98,6 +103,7 @@ pub use builder::{GateBuilder, RejectedPayloads};
 pub use canonical::{CanonicalJson, Fingerprint, canonical_json, canonical_json_from_text, fingerprint};
 pub use claim::Claim;
 pub use clock::{Clock, SystemClock, TestClock};
+pub use doctor::{Check, Doctor, DoctorReport, Level};
 pub use error::{Error, Refusal, RefusalCode, RefusedPlan, Result};
 pub use execute::{BoxError, ExecuteError, Failure, Unrecorded};
 #[cfg(feature = "test-hooks")]
@@ -116,7 +122,10 @@ pub use plan::{
 pub use recovery::{Outcome, RecoveryReport};
 pub use reviewer::Reviewer;
 pub use seal::{Seal, SealFields};
+#[cfg(feature = "approval-server")]
+pub use server::{ApprovalServer, ApprovalServerBuilder, DecisionAction, DecisionAttempt, MountedApprovals, Rendered};
 pub use settle::RestoreReport;
+pub use upkeep::{BackupReport, CodeCount, DecisionTime, StateCount, Stats};
 pub use wait::Awaited;
 
 /// The README's Rust blocks are tests.

@@ -189,15 +189,32 @@ impl Operator {
     /// # Errors
     /// Busy and storage errors; what was purged before stays purged.
     pub fn purge(&self, older_than: Duration) -> Result<u64> {
+        self.purge_with(older_than, &mut |_, _| {})
+    }
+
+    /// As [`purge`](Operator::purge); `progress` is told after each transaction how many plans were purged, and how many
+    /// were looked at.
+    ///
+    /// ```
+    /// # let gate = countersign::Gate::ephemeral()?;
+    /// let ninety_days = std::time::Duration::from_secs(90 * 24 * 60 * 60);
+    /// let purged = gate.operator("olga")?.purge_with(ninety_days, &mut |purged, seen| eprintln!("{purged} of {seen}"))?;
+    /// # Ok::<(), countersign::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`purge`](Operator::purge).
+    pub fn purge_with(&self, older_than: Duration, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
         let _span = crate::report::span("purge", "");
         let age = i64::try_from(older_than.as_millis()).unwrap_or(i64::MAX);
         let before = self.inner.store.now().saturating_sub(age);
-        let (mut after, mut purged) = (i64::MIN, 0);
+        let (mut after, mut purged, mut seen) = (i64::MIN, 0, 0);
         loop {
             // The walk reads without a lock; each deletion asks again under it.
             let rows = self.inner.read(|reader| reader.settled_before(before, after, BATCH * 5))?;
             let Some(&(last, _)) = rows.last() else { return Ok(purged) };
             after = last;
+            seen += rows.len() as u64;
             let settled: Vec<i64> = rows.into_iter().filter(|(_, settled)| *settled).map(|(rowid, _)| rowid).collect();
             for batch in settled.chunks(BATCH as usize) {
                 purged += self.inner.write(&self.actor, |tx| {
@@ -211,6 +228,7 @@ impl Operator {
                     }
                     Ok(Ok(deleted))
                 })?;
+                progress(purged, seen);
             }
         }
     }

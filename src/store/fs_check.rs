@@ -129,6 +129,16 @@ pub(super) fn check_files(path: &Path) -> Result<FileStat> {
     Ok(FileStat::of(&found))
 }
 
+/// For whoever must not create the database.
+pub(super) fn check_present(path: &Path) -> Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if is_absence(&error) => {
+            Err(Error::storage(format!("there is no database at {}, and none is created here", shown(path))))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_file(path: &Path, found: &std::fs::Metadata) -> Result<()> {
     let mode = found.mode() & 0o7777;
     let me = rustix::process::geteuid().as_raw();

@@ -11,7 +11,10 @@
 //! # Compatibility
 //! Schema changes are new files in `migrations/`; a file with a newer schema than this version knows is refused.
 
+mod audit_index;
+mod backup;
 mod busy;
+pub(crate) mod doctor;
 mod fs_check;
 mod head_file;
 pub(crate) mod open;
@@ -29,6 +32,7 @@ mod watch;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -63,6 +67,8 @@ pub(crate) struct Store {
     /// The main file's size and time of change when it was last looked at before a claim.
     looked_at: Mutex<Option<FileStat>>,
     head_file: OnceLock<HeadFile>,
+    /// The file was a copy that `backup` made, not accepted, when this gate opened it.
+    unaccepted_backup: AtomicBool,
 }
 
 /// Whether the remembered head is asked for.
@@ -118,6 +124,7 @@ impl Store {
             opened_by: std::process::id(),
             looked_at: Mutex::new(None),
             head_file: OnceLock::new(),
+            unaccepted_backup: AtomicBool::new(false),
         })
     }
 
@@ -141,7 +148,8 @@ impl Store {
     /// Remembers the newest head: the file's own, unless the head file names one that the file does not carry. Then that
     /// one is remembered, and every writing verb finds that the file was put back.
     pub(crate) fn remember_head(&self, directory: &Path) -> Result<()> {
-        let store_id = self.read(|reader| reader.audit_head())?.store_id;
+        let (store_id, backup) = self.read(|reader| Ok((reader.audit_head()?.store_id, reader.is_backup()?)))?;
+        self.unaccepted_backup.store(backup, Ordering::Release);
         let file = HeadFile::open(directory, store_id);
         // Read before the database: what another process commits in between is in the newer snapshot.
         let said = file.read();
@@ -195,14 +203,21 @@ impl Store {
         self.look_at_file(&conn, started)?;
         let seen = lock(&self.seen).clone();
         let answer = self.write_on(&mut conn, actor, started, Guard::Accept, |tx| {
+            let backup = tx.is_backup()?;
             let rolled_back = match tx.check_not_rolled_back(seen.as_ref()) {
-                Ok(()) => false,
+                Ok(()) => backup,
                 Err(error) if error.is_rolled_back() => true,
                 Err(error) => return Err(error),
             };
+            if backup {
+                tx.unmark_backup()?;
+            }
             f(tx, rolled_back)
         });
         drop(conn);
+        if answer.is_ok() {
+            self.unaccepted_backup.store(false, Ordering::Release);
+        }
         if answer.as_ref().is_err_and(Error::is_ambiguous) {
             self.barrier();
         }
@@ -303,6 +318,10 @@ impl Store {
         // The clock is read under the lock: times follow the order of the commits.
         let mut tx = Tx::begin(&sql, self.now(), &self.instance_id, actor, started)?;
         if matches!(guard, Guard::Check) {
+            // A mark that came with the file stays what this gate saw, even if another gate accepts it meanwhile.
+            if self.unaccepted_backup.load(Ordering::Acquire) {
+                return Err(Error::rolled_back("it is a copy that `backup` made, and no operator has accepted it"));
+            }
             tx.check_not_rolled_back(lock(&self.seen).as_ref())?;
         }
         let answer = f(&mut tx)?;
@@ -318,6 +337,19 @@ impl Store {
         }
         *lock(&self.seen) = seen;
         Ok((answer, events))
+    }
+
+    /// Makes or drops the indexes for heavy auditing, each in its own transaction. True when nothing changed.
+    pub(crate) fn audit_index(&self, actor: &Actor, on: bool) -> Result<bool> {
+        let mut already = true;
+        for (name, create) in audit_index::indexes() {
+            if self.read(|reader| reader.has_index(name))? != on {
+                let statement = if on { create.to_owned() } else { format!("DROP INDEX IF EXISTS {name}") };
+                self.write(actor, |tx| Ok(Ok(tx.define(&statement)?)))?;
+                already = false;
+            }
+        }
+        Ok(already)
     }
 
     /// Hands committed events to the sink, in order, one at a time, without holding a lock while the host's code runs:

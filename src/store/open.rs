@@ -20,7 +20,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::busy;
 use super::fs_check::{self, FileStat, shown};
 use super::pool::{ConnHooks, OpenOptions};
-use super::schema::{self, Created};
+use super::schema::{self, Created, Standing};
 use super::sql_error::{is_busy, sql_error};
 use crate::error::{Error, Result};
 
@@ -71,7 +71,11 @@ pub(super) fn open(options: &OpenOptions, created: Created<'_>) -> Result<Opened
     let path = fs_check::resolve(&options.path)?;
     let directory = path.parent().unwrap_or(Path::new("/"));
     fs_check::check_directory(directory, options.any_file_system)?;
-    create_if_absent(&path)?;
+    if options.create {
+        create_if_absent(&path)?;
+    } else {
+        fs_check::check_present(&path)?;
+    }
     let file = fs_check::check_files(&path)?;
     let entry = OpenFile::enter(std::process::id(), file.id())?;
 
@@ -83,7 +87,9 @@ pub(super) fn open(options: &OpenOptions, created: Created<'_>) -> Result<Opened
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on).map_err(|e| sql_error(e, started))
     };
     leave_log(&connection, true)?;
-    schema::standing(&mut connection, started)?;
+    if schema::standing(&mut connection, started)? == Standing::Fresh && !options.create {
+        return Err(Error::unsupported(format!("{} is empty: no host has opened it yet", shown(&path))));
+    }
     leave_log(&connection, false)?;
     switch_to_wal(&connection, started, deadline)?;
     configure(&connection, Role::Writer, &options.hooks).map_err(|e| sql_error(e, started))?;
@@ -99,7 +105,7 @@ pub(super) fn open(options: &OpenOptions, created: Created<'_>) -> Result<Opened
 
 /// WAL before 3.51.3 can lose committed data when one connection checkpoints while another resets the log, which is what
 /// several processes do. The cure was ported back to two older lines; 3.52.0 was withdrawn.
-fn check_version(number: i32) -> Result<()> {
+pub(super) fn check_version(number: i32) -> Result<()> {
     let sound =
         matches!(number, 3_044_006..3_045_000 | 3_050_007..3_051_000) || (number >= 3_051_003 && number != 3_052_000);
     if sound {

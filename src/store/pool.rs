@@ -33,6 +33,8 @@ pub(crate) struct OpenOptions {
     pub(crate) busy_deadline: Duration,
     pub(crate) readers: u32,
     pub(crate) any_file_system: bool,
+    /// Whether a file that is not there, or is empty, becomes a database.
+    pub(crate) create: bool,
     pub(crate) hooks: ConnHooks,
 }
 

@@ -130,6 +130,17 @@ SELECT state, count(*) FROM plans
  WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain') GROUP BY state";
 pub(super) const PLANS_OLDEST_EXECUTING: &str =
     concat!("SELECT min(executing_since) FROM plans WHERE state IN ('executing', 'uncertain') AND ", live!());
+pub(super) const PLANS_BY_STATE: &str = "SELECT state, count(*) FROM plans GROUP BY state ORDER BY state";
+pub(super) const PLANS_OVERDUE_TOTAL: &str = concat!(
+    "SELECT count(*) FROM plans
+      WHERE state IN ('previewed', 'awaiting_approval', 'approved') AND expires_at < :now AND ",
+    live!()
+);
+pub(super) const PLANS_PURGED_TOTAL: &str = "
+SELECT (SELECT count(*) FROM tombstones)
+     - (SELECT count(*) FROM plans WHERE state IN ('executed', 'failed', 'rejected', 'expired'))";
+pub(super) const PLANS_DECISION_TIMES: &str = "
+SELECT max(decided_at - created_at, 0) FROM plans WHERE decided_at IS NOT NULL";
 pub(super) const PLANS_WITHOUT_AUDIT: &str = "
 SELECT plan_token FROM plans
  WHERE NOT EXISTS (SELECT 1 FROM audit_events a
@@ -215,6 +226,15 @@ SELECT 1 FROM audit_events
  LIMIT 1";
 pub(super) const AUDIT_AFTER: &str =
     concat!("SELECT ", audit_columns!(), " FROM audit_events WHERE seq > :after ORDER BY seq LIMIT :limit");
+pub(super) const AUDIT_REFUSALS: &str = "
+SELECT code, count(*) FROM audit_events WHERE event = 'refused' AND code IS NOT NULL GROUP BY code
+ ORDER BY count(*) DESC, code";
+pub(super) const AUDIT_NEWEST_TIME: &str =
+    "SELECT max(at) FROM (SELECT at FROM audit_events ORDER BY seq DESC LIMIT 100)";
+
+// the schema
+
+pub(super) const INDEX_EXISTS: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = :name";
 
 // instances
 

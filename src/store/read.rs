@@ -155,6 +155,41 @@ impl Reader<'_> {
         Ok((items, self.count(q::PLANS_STUCK_TOTAL, &[])?))
     }
 
+    pub(crate) fn plans_by_state(&self) -> Result<Vec<(String, u64)>> {
+        self.all(q::PLANS_BY_STATE, &[], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned())))
+    }
+
+    pub(crate) fn overdue_total(&self) -> Result<u64> {
+        self.count(q::PLANS_OVERDUE_TOTAL, named_params! {":now": self.now})
+    }
+
+    pub(crate) fn purged_total(&self) -> Result<u64> {
+        self.count(q::PLANS_PURGED_TOTAL, &[])
+    }
+
+    /// From creation to decision, in milliseconds, in no order.
+    pub(crate) fn decision_times(&self) -> Result<Vec<i64>> {
+        self.all(q::PLANS_DECISION_TIMES, &[], |row| row.get(0))
+    }
+
+    pub(crate) fn refusals_by_code(&self) -> Result<Vec<(String, u64)>> {
+        self.all(q::AUDIT_REFUSALS, &[], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned())))
+    }
+
+    /// True when all indexes for heavy auditing stand.
+    pub(crate) fn has_audit_index(&self) -> Result<bool> {
+        for (name, _) in super::audit_index::indexes() {
+            if !self.has_index(name)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn has_index(&self, name: &str) -> Result<bool> {
+        Ok(self.count(q::INDEX_EXISTS, named_params! {":name": name})? > 0)
+    }
+
     /// Every claimed plan that nobody has settled: token, state, attempt, owner; oldest claim first. A row that cannot be
     /// read stands among them with its error.
     pub(crate) fn stuck_keys(&self) -> Result<Vec<Result<StuckKey, (String, Error)>>> {
@@ -210,6 +245,12 @@ impl Reader<'_> {
         })
     }
 
+    /// True for a copy that `backup` made and nobody accepted.
+    pub(crate) fn is_backup(&self) -> Result<bool> {
+        let id: Option<i32> = self.one("PRAGMA application_id", &[], |row| row.get(0))?;
+        Ok(id == Some(super::schema::BACKUP_ID))
+    }
+
     /// The value of a pragma as text.
     pub(crate) fn pragma(&self, pragma: &str) -> Result<String> {
         let value: Option<rusqlite::types::Value> = self.one(&format!("PRAGMA {pragma}"), &[], |row| row.get(0))?;
@@ -251,12 +292,16 @@ impl Reader<'_> {
                 params.push((name, value));
             }
         }
-        let numbers = [
-            ("at >= :since", ":since", &query.since_ms),
-            ("at < :until", ":until", &query.until_ms),
-            ("seq > :after", ":after", &query.after_seq),
-            ("seq < :before", ":before", &query.before_seq),
-        ];
+        // By the text column, which is what the indexes for auditors hold; its order is that of the milliseconds.
+        let (since, until) = (query.since_ms.map(iso), query.until_ms.map(iso));
+        for (condition, name, value) in [("at_iso >= :since", ":since", &since), ("at_iso < :until", ":until", &until)]
+        {
+            if let Some(value) = value {
+                conditions.push(condition);
+                params.push((name, value));
+            }
+        }
+        let numbers = [("seq > :after", ":after", &query.after_seq), ("seq < :before", ":before", &query.before_seq)];
         for (condition, name, value) in &numbers {
             if let Some(value) = value {
                 conditions.push(condition);
@@ -304,4 +349,11 @@ impl Reader<'_> {
         let rows = self.sql.prepare_cached(statement).and_then(|mut s| s.query_map(params, read)?.collect());
         map_sql(rows, self.started)
     }
+}
+
+/// A time as the `_iso` columns write it, within the years that they can write.
+fn iso(ms: i64) -> String {
+    const YEAR_0: i64 = -62_167_219_200_000;
+    const END_OF_YEAR_9999: i64 = 253_402_300_799_999;
+    utc(ms.clamp(YEAR_0, END_OF_YEAR_9999)).format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }

@@ -16,6 +16,11 @@ use crate::escape::visible_cut;
 /// "CSGN". It stands in the file's header, where `file(1)` and every SQLite shell find it.
 pub(crate) const APPLICATION_ID: i32 = 0x4353_474E;
 
+/// "CSGB": the same number in a copy that `backup` made, until an operator accepts it. The mark stands in the header and
+/// not in a table, so that a version which does not know it refuses the copy as another application's: it fails closed,
+/// and the copy's audit chain is the original's to the last byte.
+pub(crate) const BACKUP_ID: i32 = 0x4353_4742;
+
 /// Number n of this list leads to `user_version` n. Never edited after a release.
 const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_init.sql")];
 
@@ -45,12 +50,12 @@ impl Identity {
         let known = MIGRATIONS.len();
         match (self.application_id, usize::try_from(self.user_version)) {
             (0, Ok(0)) if self.empty => Ok(Standing::Fresh),
-            (APPLICATION_ID, Ok(version)) if version == known => Ok(Standing::Current),
-            (APPLICATION_ID, Ok(version)) if version > known => Err(Error::unsupported(format!(
+            (APPLICATION_ID | BACKUP_ID, Ok(version)) if version == known => Ok(Standing::Current),
+            (APPLICATION_ID | BACKUP_ID, Ok(version)) if version > known => Err(Error::unsupported(format!(
                 "the database has schema {version}, and this version knows up to {known}; update countersign"
             ))),
-            (APPLICATION_ID, Ok(version)) if version > 0 => Ok(Standing::Behind(version)),
-            (APPLICATION_ID, _) => {
+            (APPLICATION_ID | BACKUP_ID, Ok(version)) if version > 0 => Ok(Standing::Behind(version)),
+            (APPLICATION_ID | BACKUP_ID, _) => {
                 Err(Error::corrupt(format!("its schema version is {}, which no release wrote", self.user_version)))
             }
             (other, _) => Err(Error::unsupported(format!(
@@ -99,12 +104,14 @@ pub(super) fn migrate(connection: &mut Connection, started: Instant, created: Cr
     transaction.commit().map_err(|e| commit_error(e, started))
 }
 
-/// The migrations after the first `done`, and the two numbers that say so.
+/// The migrations after the first `done`, and the two numbers that say so. A backup that is migrated stays marked.
 fn run(connection: &Connection, done: usize) -> rusqlite::Result<()> {
     for migration in &MIGRATIONS[done..] {
         connection.execute_batch(migration)?;
     }
-    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    if done == 0 {
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    }
     let version = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     connection.pragma_update(None, "user_version", version)
 }

@@ -219,6 +219,16 @@ impl<'c> Tx<'c> {
         Ok(self.run(q::PLAN_PURGE, params)? == 1)
     }
 
+    /// An operator accepted the copy: from now on it is a gate like any other.
+    pub(super) fn unmark_backup(&self) -> Result<()> {
+        map_sql(self.sql.pragma_update(None, "application_id", super::schema::APPLICATION_ID), self.started)
+    }
+
+    /// A statement of this crate that changes no plan and leaves no audit row, such as the making of an index.
+    pub(super) fn define(&self, statement: &str) -> Result<()> {
+        map_sql(self.sql.execute_batch(statement), self.started)
+    }
+
     /// Writes a page without changing anything.
     pub(super) fn touch(&self) -> Result<()> {
         let version = self.pragma("user_version")?;

@@ -15,6 +15,7 @@ fn options(path: &Path) -> OpenOptions {
         busy_deadline: Duration::from_secs(5),
         readers: 2,
         any_file_system: true,
+        create: true,
         hooks: ConnHooks::default(),
     }
 }
@@ -354,4 +355,21 @@ fn eight_processes_open_the_same_new_files() {
     for mut child in children {
         assert!(child.wait().expect("wait").success());
     }
+}
+
+#[test]
+fn without_create_nothing_comes_into_being() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("gate.db");
+    let options = || OpenOptions { create: false, ..options(&path) };
+    let error = Pools::open(options(), &|_| Ok(())).map(drop).unwrap_err();
+    assert!(error.is_storage() && error.to_string().contains("there is no database at"), "{error}");
+    assert!(!path.exists());
+    std::fs::write(&path, "").expect("an empty file");
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("chmod");
+    let error = Pools::open(options(), &|_| Ok(())).map(drop).unwrap_err();
+    assert!(error.is_unsupported() && error.to_string().contains("is empty"), "{error}");
+    assert_eq!(std::fs::metadata(&path).expect("still there").len(), 0);
+    open_at(&path).expect("a host makes it");
+    Pools::open(options(), &|_| Ok(())).map(drop).expect("then it opens");
 }

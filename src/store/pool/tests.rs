@@ -9,6 +9,7 @@ fn open_with(path: &Path, busy_deadline: Duration, readers: u32) -> Pools {
         busy_deadline,
         readers,
         any_file_system: true,
+        create: true,
         hooks: ConnHooks::default(),
     };
     Pools::open(options, &|_| Ok(())).expect("open")
@@ -174,6 +175,7 @@ fn a_pool_without_readers_is_refused() {
         busy_deadline: LONG,
         readers: 0,
         any_file_system: true,
+        create: true,
         hooks: ConnHooks::default(),
     };
     assert!(Pools::open(options, &|_| Ok(())).map(drop).unwrap_err().is_invalid_input());
