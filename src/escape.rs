@@ -156,6 +156,13 @@ pub fn classify(c: char) -> Option<HiddenKind> {
     HIDDEN.get(at).filter(|&&(first, _, _)| first <= code).map(|&(_, _, kind)| kind)
 }
 
+/// The ranges of hidden characters, for a page that explains markers: first, last, kind.
+#[cfg(feature = "approval-server")]
+pub(crate) fn ranges() -> impl Iterator<Item = (u32, u32, HiddenKind)> {
+    let past_the_first_plane = (1..=16_u32).map(|plane| plane << 16 | 0xFFFE);
+    HIDDEN.iter().copied().chain(past_the_first_plane.map(|at| (at, at + 1, HiddenKind::Noncharacter)))
+}
+
 /// The text with every hidden character as a marker: see the [module](self) for what that covers.
 ///
 /// ```

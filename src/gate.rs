@@ -194,7 +194,7 @@ impl Inner {
     }
 
     /// Woken by every change of any plan, of whatever process. Subscribe first, then read.
-    #[allow(dead_code, reason = "the approval server's event stream is the one that asks for every change")]
+    #[cfg_attr(not(feature = "approval-server"), allow(dead_code, reason = "the page's stream asks for every change"))]
     pub(crate) fn changes(&self) -> Result<Subscription> {
         self.usable()?;
         self.store.subscribe(None, None, None)

@@ -59,6 +59,7 @@
 //!   version is checked when a gate is opened.
 //! - `tokio`: async verbs on the same handles (`*_async`), an async reconcile hook, and a sink that is a channel.
 //! - `tracing`: spans of the verbs and one event for each audit row; problems go there instead of to standard error.
+//! - `approval-server`: [`ApprovalServer`], the page on which people decide, and its JSON API. Brings axum and tokio.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -89,6 +90,8 @@ mod refusal;
 mod report;
 mod reviewer;
 mod seal;
+#[cfg(feature = "approval-server")]
+mod server;
 mod settle;
 mod store;
 mod upkeep;
@@ -119,6 +122,8 @@ pub use plan::{
 pub use recovery::{Outcome, RecoveryReport};
 pub use reviewer::Reviewer;
 pub use seal::{Seal, SealFields};
+#[cfg(feature = "approval-server")]
+pub use server::{ApprovalServer, ApprovalServerBuilder, DecisionAction, DecisionAttempt, MountedApprovals, Rendered};
 pub use settle::RestoreReport;
 pub use upkeep::{BackupReport, CodeCount, DecisionTime, StateCount, Stats};
 pub use wait::Awaited;
