@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::figures::Figures;
 
 /// Each of the two in turn, so many times; the best of each counts.
-const TURNS: usize = 5;
+const TURNS: usize = 9;
 
 pub(crate) fn run(plans: usize, figures: &mut Figures) {
     let directory = tempfile::tempdir().expect("a directory");
