@@ -88,7 +88,7 @@ fn bare_loop(path: &Path) -> (u64, u64) {
         "SELECT seq, at, plan_token, event, from_state, to_state, tool, caller, reason, actor, channel, code, detail,
                 preview_count, fingerprint, attempt, instance_id, duration_us, prev_hash, hash
            FROM audit_events ORDER BY seq",
-        &[0..19],
+        std::slice::from_ref(&(0..19)),
     );
     walk(
         "SELECT payload, plan_token, tool, caller, fingerprint, data_digest, reason, extra, preview_count,
