@@ -60,7 +60,7 @@ fn bare_loop(path: &Path) -> (u64, u64) {
     let mut hashed = 0;
     let mut rows = 0;
     let mut line = Vec::new();
-    let mut walk = |sql: &str, hashes: &[std::ops::Range<usize>]| {
+    let mut walk = |sql: &str, hashes: &[(usize, usize)]| {
         let mut statement = connection.prepare(sql).expect("a statement");
         let columns = statement.column_count();
         let mut found = statement.query([]).expect("rows");
@@ -69,9 +69,9 @@ fn bare_loop(path: &Path) -> (u64, u64) {
             for column in 0..columns {
                 std::hint::black_box(row.get_ref(column).expect("a column"));
             }
-            for range in hashes {
+            for &(from, to) in hashes {
                 line.clear();
-                for column in range.clone() {
+                for column in from..to {
                     match row.get_ref(column).expect("a column") {
                         ValueRef::Text(text) => line.extend_from_slice(text),
                         ValueRef::Integer(number) => line.extend_from_slice(&number.to_le_bytes()),
@@ -88,12 +88,12 @@ fn bare_loop(path: &Path) -> (u64, u64) {
         "SELECT seq, at, plan_token, event, from_state, to_state, tool, caller, reason, actor, channel, code, detail,
                 preview_count, fingerprint, attempt, instance_id, duration_us, prev_hash, hash
            FROM audit_events ORDER BY seq",
-        std::slice::from_ref(&(0..19)),
+        &[(0, 19)],
     );
     walk(
         "SELECT payload, plan_token, tool, caller, fingerprint, data_digest, reason, extra, preview_count,
                 approvals_needed, created_at, expires_at, state, gated, attempt, seal FROM plans",
-        &[0..1, 1..12],
+        &[(0, 1), (1, 12)],
     );
     walk("SELECT plan_token, kind FROM tombstones", &[]);
     walk("SELECT plan_token, reviewer, seal FROM approvals", &[]);
