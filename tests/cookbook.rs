@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 use sample::Sample;
 
 /// Where the chapter stands.
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README-cookbook.md");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
 
 /// A question, its query, and its answer as it is written down.
 struct Entry {
