@@ -1,7 +1,7 @@
 //! The operator's handle: recovery, settlement, housekeeping, and the audit.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -23,8 +23,15 @@ use crate::store::{unknown_token, verify};
 
 pub use crate::store::verify::{Difference, VerifyReport};
 
-/// How many plans one housekeeping transaction touches: other writers wait no longer than that.
-const BATCH: u32 = 200;
+/// How many plans one housekeeping transaction touches at most.
+const BATCH: u32 = 100;
+
+/// How long one transaction of a purge goes on deleting: other writers wait for it.
+const SLICE: Duration = Duration::from_millis(5);
+
+/// The pause between two of them. Whoever waits for the lock asks for it about every millisecond: without a pause it would
+/// find it taken again, and with a purge of a thousand batches it would wait for many of them in a row.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// What whoever recovers, settles, sweeps and audits calls. Cheap to clone.
 #[derive(Clone)]
@@ -178,6 +185,7 @@ impl Operator {
                 if batch < BATCH as usize {
                     break;
                 }
+                std::thread::sleep(PAUSE);
             }
         }
         Ok(swept)
@@ -216,19 +224,26 @@ impl Operator {
             after = last;
             seen += rows.len() as u64;
             let settled: Vec<i64> = rows.into_iter().filter(|(_, settled)| *settled).map(|(rowid, _)| rowid).collect();
-            for batch in settled.chunks(BATCH as usize) {
-                purged += self.inner.write(&self.actor, |tx| {
-                    let mut deleted = 0_u64;
-                    for rowid in batch {
+            let mut left = settled.as_slice();
+            while !left.is_empty() {
+                let (deleted, looked_at) = self.inner.write(&self.actor, |tx| {
+                    let (started, mut deleted, mut looked_at) = (Instant::now(), 0_u64, 0);
+                    for rowid in &left[..left.len().min(BATCH as usize)] {
                         deleted += u64::from(tx.purge(*rowid, before)?);
+                        looked_at += 1;
+                        if started.elapsed() >= SLICE {
+                            break;
+                        }
                     }
                     if deleted > 0 {
                         let detail = format!("{{\"plans\":{deleted},\"settled_before\":{before}}}");
                         tx.audit(Draft { detail: Some(detail), ..Draft::new("purged") })?;
                     }
-                    Ok(Ok(deleted))
+                    Ok(Ok((deleted, looked_at)))
                 })?;
+                (purged, left) = (purged + deleted, &left[looked_at..]);
                 progress(purged, seen);
+                std::thread::sleep(PAUSE);
             }
         }
     }

@@ -14,6 +14,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use sample::Sample;
 
+/// Where the chapter stands.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README-cookbook.md");
 
 /// A question, its query, and its answer as it is written down.
@@ -29,12 +30,16 @@ fn entries(text: &str) -> Vec<Entry> {
         let body = &section[start + language.len() + 4..];
         body[..body.find("```").unwrap()].to_owned()
     };
-    text.split("\n### ")
+    let start = text.find("## Cookbook").expect("the chapter stands there");
+    let chapter = &text[start..];
+    let end = chapter.find("\n## ").unwrap_or(chapter.len());
+    chapter[..end]
+        .split("\n### ")
         .skip(1)
         .map(|section| Entry {
             title: section.lines().next().unwrap().to_owned(),
             sql: block(section, "sql"),
-            answer: block(section, "text"),
+            answer: block(section, "console"),
         })
         .collect()
 }
@@ -81,7 +86,7 @@ fn every_question_is_answered_as_written() {
         let answer = sample.shown(&bundled(&connection, &sql));
         if std::env::var_os("UPDATE_COOKBOOK").is_some() {
             let section = updated.find(&format!("### {}\n", entry.title)).unwrap();
-            let start = section + updated[section..].find("```text\n").unwrap() + 8;
+            let start = section + updated[section..].find("```console\n").unwrap() + 11;
             let end = start + updated[start..].find("```").unwrap();
             updated.replace_range(start..end, &answer);
             continue;

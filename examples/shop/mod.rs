@@ -32,12 +32,29 @@ pub(crate) struct MarkDown {
     pub(crate) percent: i64,
 }
 
+impl MarkDown {
+    /// What [`Shop::mark_down`] makes of the product's price.
+    pub(crate) fn new_price(&self, product: &Product) -> i64 {
+        ((product.price_cents * (100 - self.percent) + 50) / 100).max(1)
+    }
+}
+
 /// The shop's database.
 pub(crate) struct Shop {
     connection: Connection,
 }
 
 impl Shop {
+    /// Opens the shop, or makes it: whole, under another name first.
+    pub(crate) fn open_or_create(path: &Path) -> Result<Self, BoxError> {
+        if !path.exists() {
+            let early = path.with_extension("new");
+            drop(Self::create(&early)?);
+            std::fs::rename(&early, path)?;
+        }
+        Self::open(path)
+    }
+
     /// Makes a new shop and imports the catalogue.
     pub(crate) fn create(path: &Path) -> Result<Self, BoxError> {
         let mut shop = Self { connection: Connection::open(path)? };

@@ -14,6 +14,7 @@
 mod audit_index;
 mod backup;
 mod busy;
+mod connections;
 pub(crate) mod doctor;
 mod fs_check;
 mod head_file;

@@ -17,6 +17,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use super::busy;
+use super::connections::{Connections, Counted};
 use super::fs_check::{self, FileStat, shown};
 use super::open::{self, OpenFile, Role};
 use super::schema::Created;
@@ -25,6 +26,9 @@ use crate::error::{Error, Result};
 
 /// How often a caller asks again whether a connection can be opened, or why none could, where nobody would wake it.
 const POLL: Duration = Duration::from_millis(20);
+
+/// How long the end of a gate waits for a connection that is being opened at this moment.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// How to open a database.
 pub(crate) struct OpenOptions {
@@ -69,6 +73,7 @@ pub(crate) struct Pools {
     hooks: ConnHooks,
     /// `None` only while it is dropped.
     pools: Option<(Pool, Pool)>,
+    connections: Arc<Connections>,
     /// Dropped last: the file is open until the connections are closed.
     _entry: OpenFile,
 }
@@ -87,9 +92,11 @@ impl Pools {
         }
         let opened = open::open(&options, created)?;
         let file_id = opened.file.id();
+        let connections = Arc::<Connections>::default();
         let pool = |role, size, first| {
-            let manager =
+            let mut manager =
                 Manager::new(role, first, &opened.path, file_id, options.busy_deadline, options.hooks.clone());
+            manager.connections = Arc::clone(&connections);
             Pool::new(manager, size)
         };
         let writer = pool(Role::Writer, 1, Some(opened.connection));
@@ -100,6 +107,7 @@ impl Pools {
             opened_by: std::process::id(),
             hooks: options.hooks.clone(),
             pools: Some((writer, reader)),
+            connections,
             path: opened.path,
             _entry: opened.entry,
         };
@@ -146,21 +154,29 @@ impl Pools {
         reader.checkout(Instant::now(), self.busy_deadline)
     }
 
-    /// A reading connection of its own, beside the pool, with its own patience.
+    /// A reading connection of its own, beside the pool, with its own patience. Its holder closes it before the gate's
+    /// end.
     pub(super) fn dedicated(&self, busy_deadline: Duration) -> Result<Conn> {
         let hooks = self.hooks.clone();
         let manager = Manager::new(Role::Reader, None, &self.path, self.file_id, self.busy_deadline, hooks);
-        Ok(Conn { sql: manager.open()?, busy_deadline, broken: false })
+        Ok(Conn { busy_deadline, ..manager.conn()? })
     }
 }
 
 impl Drop for Pools {
     /// In a fork the connections belong to the parent: closing them there would drop the parent's locks and reset a log
     /// that it is using, so they are leaked.
+    ///
+    /// Otherwise it returns when the last connection is closed, also one that the background thread is opening now: who
+    /// copies or replaces the file then finds the log folded into it.
     fn drop(&mut self) {
         if self.opened_by != std::process::id() {
             mem::forget(self.pools.take());
+            return;
         }
+        self.connections.refuse();
+        drop(self.pools.take());
+        self.connections.wait_until_closed(CLOSING);
     }
 }
 
@@ -247,6 +263,7 @@ pub(crate) struct Manager {
     first: Mutex<Option<Connection>>,
     /// Why the last attempt failed: r2d2 itself keeps only a text.
     failure: Arc<Mutex<Option<Error>>>,
+    connections: Arc<Connections>,
 }
 
 impl Manager {
@@ -268,7 +285,14 @@ impl Manager {
             busy_deadline,
             first: Mutex::new(first),
             failure: Arc::default(),
+            connections: Arc::default(),
         }
+    }
+
+    /// Counted before it is opened, so that nobody misses one that is on its way.
+    fn conn(&self) -> Result<Conn> {
+        let counted = Counted::enter(&self.connections)?;
+        Ok(Conn { sql: self.open()?, _counted: counted, busy_deadline: self.busy_deadline, broken: false })
     }
 
     fn open(&self) -> Result<Connection> {
@@ -298,11 +322,11 @@ impl ManageConnection for Manager {
     type Error = Error;
 
     fn connect(&self) -> Result<Conn> {
-        let opened = self.open();
+        let opened = self.conn();
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         *failure = None;
         match opened {
-            Ok(sql) => Ok(Conn { sql, busy_deadline: self.busy_deadline, broken: false }),
+            Ok(conn) => Ok(conn),
             Err(error) => {
                 let text = error.to_string();
                 *failure = Some(error);
@@ -323,6 +347,7 @@ impl ManageConnection for Manager {
 /// A connection of a pool.
 pub(crate) struct Conn {
     sql: Connection,
+    _counted: Counted,
     busy_deadline: Duration,
     broken: bool,
 }

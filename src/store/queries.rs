@@ -1,12 +1,23 @@
-//! Every statement, by table. Parameters are named; rows are read by column name.
+//! Every statement, by table. Parameters are named; rows are read by column name, or, where there are many of
+//! them, in the order of the lists here with the names checked.
+
+/// The narrow columns of a plan.
+macro_rules! narrow_columns {
+    () => {
+        "plan_token, tool, caller, state, gated, approvals_needed, fingerprint, seal, created_at, expires_at, decided_at, \
+         executing_since, settled_at, attempt, claim_token, instance_id, idempotency_key, preview_count, data_digest, \
+         reason, reject_reason, error"
+    };
+}
 
 /// The columns of a plan that a transition needs: all but the wide ones.
 macro_rules! core_columns {
     () => {
-        "plan_token, tool, caller, state, gated, approvals_needed, fingerprint, seal, created_at, expires_at, decided_at, \
-         executing_since, settled_at, attempt, claim_token, instance_id, idempotency_key, preview_count, data_digest, \
-         reason, reject_reason, error, \
-         (SELECT count(*) FROM approvals a WHERE a.plan_token = plans.plan_token AND a.seal = plans.seal) AS approvals"
+        concat!(
+            narrow_columns!(),
+            ", (SELECT count(*) FROM approvals a WHERE a.plan_token = plans.plan_token AND a.seal = plans.seal)
+               AS approvals"
+        )
     };
 }
 
@@ -29,6 +40,12 @@ macro_rules! live {
 
 pub(super) const PLAN_CORE: &str = concat!("SELECT ", core_columns!(), " FROM plans WHERE plan_token = :plan_token");
 pub(super) const PLAN_FULL: &str = concat!("SELECT ", full_columns!(), " FROM plans WHERE plan_token = :plan_token");
+/// For the walk, which compares the approvals themselves and does without their number.
+pub(super) const PLAN_VERIFIED: &str = concat!(
+    "SELECT ",
+    narrow_columns!(),
+    ", 0 AS approvals, payload, extra, result FROM plans WHERE plan_token = :plan_token"
+);
 pub(super) const PLAN_BY_KEY: &str = concat!(
     "SELECT ",
     full_columns!(),
@@ -167,6 +184,8 @@ pub(super) const APPROVAL_OF: &str =
 pub(super) const APPROVALS_OF_PLAN: &str = "
 SELECT reviewer, seal, channel, approved_at FROM approvals WHERE plan_token = :plan_token
  ORDER BY approved_at, reviewer";
+pub(super) const APPROVALS_VERIFIED: &str =
+    "SELECT reviewer, seal, channel, approved_at FROM approvals WHERE plan_token = :plan_token";
 pub(super) const APPROVALS_DELETE: &str = "DELETE FROM approvals WHERE plan_token = :plan_token";
 
 // tombstones
@@ -184,6 +203,8 @@ macro_rules! tombstone_columns {
 }
 pub(super) const TOMBSTONE: &str =
     concat!("SELECT ", tombstone_columns!(), " FROM tombstones WHERE plan_token = :plan_token");
+pub(super) const TOMBSTONE_VERIFIED: &str =
+    "SELECT kind, fingerprint, tool, caller, attempt FROM tombstones WHERE plan_token = :plan_token";
 pub(super) const TOMBSTONE_BY_KEY: &str = concat!(
     "SELECT ",
     tombstone_columns!(),

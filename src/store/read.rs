@@ -47,10 +47,6 @@ impl Reader<'_> {
         Ok(row.filter(|row| caller.is_none_or(|caller| caller.eq_ignore_ascii_case(&row.caller))))
     }
 
-    pub(super) fn tombstone(&self, token: &str) -> Result<Option<PlanRow>> {
-        self.one(q::TOMBSTONE, named_params! {":plan_token": token}, PlanRow::read_tombstone)?.transpose()
-    }
-
     pub(crate) fn full_by_key(&self, caller: &str, tool: &str, key: &str) -> Result<Option<FullRow>> {
         let params = named_params! {":caller": caller, ":tool": tool, ":key": key};
         self.one(q::PLAN_BY_KEY, params, FullRow::read)?.transpose()

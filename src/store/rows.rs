@@ -1,6 +1,7 @@
-//! Rows to domain values, by column name. A stored value that this version does not know is `corrupt`, never a default.
+//! Rows to domain values, each column under its name. A stored value that this version does not know is `corrupt`, never a default.
 
 use rusqlite::Row;
+use rusqlite::types::FromSql;
 
 use crate::audit::AuditEvent;
 use crate::canonical::CanonicalJson;
@@ -12,6 +13,27 @@ use crate::names::PlanToken;
 use crate::plan::{EarlierRejection, Plan};
 use crate::refusal::{Refusal, RefusalCode, RefusedPlan};
 use crate::seal::{Seal, SealFields};
+
+/// Reads a row's columns in the order of their statement, each under the name that it must have there. Finding a column
+/// by its name costs more than the rest of reading it, which a walk over millions of rows feels; so the names are
+/// compared in debug builds, where the tests run, and the order alone counts in a release.
+struct InOrder<'r, 's> {
+    row: &'r Row<'s>,
+    at: usize,
+}
+
+impl<'r, 's> InOrder<'r, 's> {
+    fn new(row: &'r Row<'s>) -> Self {
+        Self { row, at: 0 }
+    }
+
+    fn next<T: FromSql>(&mut self, name: &str) -> rusqlite::Result<T> {
+        debug_assert_eq!(self.row.as_ref().column_name(self.at), Ok(name));
+        let value = self.row.get(self.at);
+        self.at += 1;
+        value
+    }
+}
 
 /// A plan without its wide columns; or, after a purge, what its tombstone still says of it.
 #[derive(Clone, Debug)]
@@ -46,62 +68,71 @@ pub(crate) struct PlanRow {
 
 impl PlanRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Self>> {
-        let plan_token: String = row.get("plan_token")?;
-        let state: String = row.get("state")?;
+        Self::read_from(&mut InOrder::new(row))
+    }
+
+    /// The columns of `core_columns!`, in its order.
+    fn read_from(row: &mut InOrder<'_, '_>) -> rusqlite::Result<Result<Self>> {
+        let plan_token: String = row.next("plan_token")?;
+        let (tool, caller) = (row.next("tool")?, row.next("caller")?);
+        let state: String = row.next("state")?;
         let Some(state) = State::parse(&state) else {
             return Ok(Err(unknown(&plan_token, "state")));
         };
         Ok(Ok(Self {
-            tool: row.get("tool")?,
-            caller: row.get("caller")?,
-            state,
-            gated: row.get("gated")?,
-            approvals_needed: row.get("approvals_needed")?,
-            fingerprint: row.get("fingerprint")?,
-            seal: row.get("seal")?,
-            created_at: row.get("created_at")?,
-            expires_at: row.get("expires_at")?,
-            decided_at: row.get("decided_at")?,
-            executing_since: row.get("executing_since")?,
-            settled_at: row.get("settled_at")?,
-            attempt: row.get("attempt")?,
-            claim_token: row.get("claim_token")?,
-            instance_id: row.get("instance_id")?,
-            idempotency_key: row.get("idempotency_key")?,
-            preview_count: row.get("preview_count")?,
-            data_digest: row.get("data_digest")?,
-            reason: row.get("reason")?,
-            reject_reason: row.get("reject_reason")?,
-            error: row.get("error")?,
-            approvals: row.get("approvals")?,
-            purged: false,
             plan_token,
+            tool,
+            caller,
+            state,
+            gated: row.next("gated")?,
+            approvals_needed: row.next("approvals_needed")?,
+            fingerprint: row.next("fingerprint")?,
+            seal: row.next("seal")?,
+            created_at: row.next("created_at")?,
+            expires_at: row.next("expires_at")?,
+            decided_at: row.next("decided_at")?,
+            executing_since: row.next("executing_since")?,
+            settled_at: row.next("settled_at")?,
+            attempt: row.next("attempt")?,
+            claim_token: row.next("claim_token")?,
+            instance_id: row.next("instance_id")?,
+            idempotency_key: row.next("idempotency_key")?,
+            preview_count: row.next("preview_count")?,
+            data_digest: row.next("data_digest")?,
+            reason: row.next("reason")?,
+            reject_reason: row.next("reject_reason")?,
+            error: row.next("error")?,
+            approvals: row.next("approvals")?,
+            purged: false,
         }))
     }
 
     /// What a tombstone still says, in the shape of a plan in that state: so every verb answers as that plan would.
     pub(super) fn read_tombstone(row: &Row<'_>) -> rusqlite::Result<Result<Self>> {
-        let plan_token: String = row.get("plan_token")?;
-        let kind: String = row.get("kind")?;
+        let mut row = InOrder::new(row);
+        let plan_token: String = row.next("plan_token")?;
+        let kind: String = row.next("kind")?;
+        let (caller, tool) = (row.next("caller")?, row.next("tool")?);
+        let (fingerprint, attempt) = (row.next("fingerprint")?, row.next("attempt")?);
+        let reason: Option<String> = row.next("reason")?;
+        let at: i64 = row.next("at")?;
         let Some(state) = State::parse(&kind).filter(|state| state.is_terminal()) else {
             return Ok(Err(unknown(&plan_token, "kind of tombstone")));
         };
-        let at: i64 = row.get("at")?;
-        let reason: Option<String> = row.get("reason")?;
         Ok(Ok(Self {
-            tool: row.get("tool")?,
-            caller: row.get("caller")?,
+            tool,
+            caller,
             state,
             gated: false,
             approvals_needed: 1,
-            fingerprint: row.get("fingerprint")?,
-            seal: row.get("seal")?,
+            fingerprint,
+            seal: row.next("seal")?,
             created_at: at,
             expires_at: at,
             decided_at: None,
             executing_since: None,
             settled_at: Some(at),
-            attempt: row.get("attempt")?,
+            attempt,
             claim_token: None,
             instance_id: None,
             idempotency_key: None,
@@ -181,15 +212,16 @@ pub(crate) struct FullRow {
 
 impl FullRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Self>> {
-        let core = match PlanRow::read(row)? {
+        let mut row = InOrder::new(row);
+        let core = match PlanRow::read_from(&mut row)? {
             Ok(core) => core,
             Err(error) => return Ok(Err(error)),
         };
         Ok(Ok(Self {
             core,
-            payload: CanonicalJson::from_stored(row.get("payload")?),
-            extra: row.get::<_, Option<String>>("extra")?.map(CanonicalJson::from_stored),
-            result: row.get::<_, Option<String>>("result")?.map(CanonicalJson::from_stored),
+            payload: CanonicalJson::from_stored(row.next("payload")?),
+            extra: row.next::<Option<String>>("extra")?.map(CanonicalJson::from_stored),
+            result: row.next::<Option<String>>("result")?.map(CanonicalJson::from_stored),
         }))
     }
 
@@ -262,28 +294,49 @@ pub(super) fn earlier_rejection(row: &Row<'_>) -> rusqlite::Result<EarlierReject
     })
 }
 
+/// Kind, fingerprint, tool, caller, attempt.
+pub(super) type Buried = (String, String, String, String, i64);
+
+/// (reviewer, channel, time), and what was approved.
+pub(super) type Approved = ((String, String, i64), String);
+
+/// What the audit vouches for of a tombstone.
+pub(super) fn tombstone_verified(row: &Row<'_>) -> rusqlite::Result<Buried> {
+    let mut row = InOrder::new(row);
+    Ok((row.next("kind")?, row.next("fingerprint")?, row.next("tool")?, row.next("caller")?, row.next("attempt")?))
+}
+
+/// What the audit vouches for of an approval.
+pub(super) fn approval(row: &Row<'_>) -> rusqlite::Result<Approved> {
+    let mut row = InOrder::new(row);
+    let (reviewer, seal) = (row.next("reviewer")?, row.next("seal")?);
+    Ok(((reviewer, row.next("channel")?, row.next("approved_at")?), seal))
+}
+
+/// The columns of `audit_columns!`, in its order.
 pub(super) fn audit_event(row: &Row<'_>) -> rusqlite::Result<AuditEvent> {
+    let mut row = InOrder::new(row);
     Ok(AuditEvent {
-        seq: row.get("seq")?,
-        at: row.get("at")?,
-        plan_token: row.get("plan_token")?,
-        event: row.get("event")?,
-        from_state: row.get("from_state")?,
-        to_state: row.get("to_state")?,
-        tool: row.get("tool")?,
-        caller: row.get("caller")?,
-        reason: row.get("reason")?,
-        actor: row.get("actor")?,
-        channel: row.get("channel")?,
-        code: row.get("code")?,
-        detail: row.get("detail")?,
-        preview_count: row.get("preview_count")?,
-        fingerprint: row.get("fingerprint")?,
-        attempt: row.get("attempt")?,
-        instance_id: row.get("instance_id")?,
-        duration_us: row.get("duration_us")?,
-        prev_hash: row.get("prev_hash")?,
-        hash: row.get("hash")?,
+        seq: row.next("seq")?,
+        at: row.next("at")?,
+        plan_token: row.next("plan_token")?,
+        event: row.next("event")?,
+        from_state: row.next("from_state")?,
+        to_state: row.next("to_state")?,
+        tool: row.next("tool")?,
+        caller: row.next("caller")?,
+        reason: row.next("reason")?,
+        actor: row.next("actor")?,
+        channel: row.next("channel")?,
+        code: row.next("code")?,
+        detail: row.next("detail")?,
+        preview_count: row.next("preview_count")?,
+        fingerprint: row.next("fingerprint")?,
+        attempt: row.next("attempt")?,
+        instance_id: row.next("instance_id")?,
+        duration_us: row.next("duration_us")?,
+        prev_hash: row.next("prev_hash")?,
+        hash: row.next("hash")?,
     })
 }
 

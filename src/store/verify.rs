@@ -5,13 +5,15 @@
 //! open are compared in the snapshot of the last piece. Memory holds the open plans alone.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
-use rusqlite::named_params;
+use rusqlite::{CachedStatement, OptionalExtension as _, Row};
 use serde::Serialize;
 
+use super::map_sql;
 use super::queries as q;
 use super::read::Reader;
-use super::rows::FullRow;
+use super::rows::{self, FullRow};
 use crate::audit::{AuditEvent, FIRST_PREV_HASH, Head};
 use crate::error::Result;
 use crate::lifecycle::{self, Event, State};
@@ -80,6 +82,40 @@ struct Replayed {
     gated: bool,
 }
 
+/// The statements that the walk asks for every plan that ended, prepared once a piece: finding them by their text each
+/// time costs as much as running them.
+struct Lookups<'r> {
+    tombstone: CachedStatement<'r>,
+    row: CachedStatement<'r>,
+    approvals: CachedStatement<'r>,
+    started: Instant,
+}
+
+impl<'r> Lookups<'r> {
+    fn new(reader: &'r Reader<'_>) -> Result<Self> {
+        let prepare = |statement| map_sql(reader.sql.prepare_cached(statement), reader.started);
+        Ok(Self {
+            tombstone: prepare(q::TOMBSTONE_VERIFIED)?,
+            row: prepare(q::PLAN_VERIFIED)?,
+            approvals: prepare(q::APPROVALS_VERIFIED)?,
+            started: reader.started,
+        })
+    }
+
+    fn tombstone(&mut self, token: &str) -> Result<Option<rows::Buried>> {
+        map_sql(self.tombstone.query_row([token], rows::tombstone_verified).optional(), self.started)
+    }
+
+    fn row(&mut self, token: &str) -> Result<Option<FullRow>> {
+        map_sql(self.row.query_row([token], |row: &Row<'_>| FullRow::read(row)).optional(), self.started)?.transpose()
+    }
+
+    fn approvals(&mut self, token: &str) -> Result<Vec<rows::Approved>> {
+        let found = self.approvals.query_map([token], rows::approval).and_then(Iterator::collect);
+        map_sql(found, self.started)
+    }
+}
+
 struct Walk {
     next_seq: i64,
     prev_hash: String,
@@ -118,16 +154,17 @@ pub(crate) fn verify(
             total = reader.head()?.map_or(0, |head| u64::try_from(head.seq).unwrap_or(0));
             // The rest of the chain is taken in one snapshot once it is short: the open plans are compared in it.
             let piece = reader.audit_after(walk.next_seq - 1, PIECE)?;
+            let mut plans = Lookups::new(reader)?;
             let last = piece.len() < PIECE as usize;
             for event in &piece {
-                difference = walk.step(reader, event, known)?;
+                difference = walk.step(&mut plans, event, known)?;
                 if difference.is_some() {
                     done = true;
                     return Ok(());
                 }
             }
             if last {
-                difference = walk.close(reader, known)?;
+                difference = walk.close(reader, &mut plans, known)?;
                 done = true;
             }
             Ok(())
@@ -149,7 +186,12 @@ fn about(plan: &str, what: impl Into<String>) -> Option<Difference> {
 
 impl Walk {
     /// One row: its place, its hash, and what it does to its plan.
-    fn step(&mut self, reader: &Reader<'_>, event: &AuditEvent, known: Option<&Head>) -> Result<Option<Difference>> {
+    fn step(
+        &mut self,
+        plans: &mut Lookups<'_>,
+        event: &AuditEvent,
+        known: Option<&Head>,
+    ) -> Result<Option<Difference>> {
         if event.seq != self.next_seq {
             return Ok(at(event, format!("row {} is missing", self.next_seq)));
         }
@@ -176,7 +218,7 @@ impl Walk {
         self.next_seq += 1;
         self.prev_hash.clone_from(&event.hash);
         match &event.plan_token {
-            Some(token) => self.replay(reader, event, token),
+            Some(token) => self.replay(plans, event, token),
             None => {
                 if event.event == "purged" {
                     self.last_purge = event.seq;
@@ -191,7 +233,7 @@ impl Walk {
         }
     }
 
-    fn replay(&mut self, reader: &Reader<'_>, event: &AuditEvent, token: &str) -> Result<Option<Difference>> {
+    fn replay(&mut self, plans: &mut Lookups<'_>, event: &AuditEvent, token: &str) -> Result<Option<Difference>> {
         let state = |name: &Option<String>| name.as_deref().map(State::parse);
         let (from, to) = match (state(&event.from_state), state(&event.to_state)) {
             (Some(None), _) | (_, Some(None)) => return Ok(at(event, "it names a state that does not exist")),
@@ -262,23 +304,30 @@ impl Walk {
             return Ok(None);
         }
         let Some(ended) = self.open.remove(token) else { return Ok(None) };
-        self.compare(reader, token, &ended, event.seq)
+        self.compare(plans, token, &ended, event.seq)
     }
 
     /// A plan as the chain has it against its row and tombstone. `ended`: the row of the terminal event.
-    fn compare(&mut self, reader: &Reader<'_>, token: &str, said: &Replayed, ended: i64) -> Result<Option<Difference>> {
+    fn compare(
+        &mut self,
+        plans: &mut Lookups<'_>,
+        token: &str,
+        said: &Replayed,
+        ended: i64,
+    ) -> Result<Option<Difference>> {
         if said.state.is_terminal() {
-            let Some(tombstone) = reader.tombstone(token)?.filter(|tombstone| tombstone.state == said.state) else {
+            let tombstone = plans.tombstone(token)?;
+            let Some((_, fingerprint, tool, caller, attempt)) =
+                tombstone.filter(|(kind, ..)| kind == said.state.as_str())
+            else {
                 return Ok(about(token, format!("it ended {}, and no tombstone of that kind stands", said.state)));
             };
-            if (&tombstone.fingerprint, &tombstone.tool, &tombstone.caller)
-                != (&said.fingerprint, &said.tool, &said.caller)
-                || i64::from(tombstone.attempt) != said.attempt
-            {
+            if (&fingerprint, &tool, &caller, attempt) != (&said.fingerprint, &said.tool, &said.caller, said.attempt) {
                 return Ok(about(token, "its tombstone is about something else than the audit says"));
             }
         }
-        let Some(full) = reader.full(token)? else {
+        let full = plans.row(token)?;
+        let Some(full) = full else {
             if !said.state.is_terminal() {
                 return Ok(about(token, format!("its row is gone while the audit says that it is {}", said.state)));
             }
@@ -288,11 +337,16 @@ impl Walk {
             }
             return Ok(None);
         };
-        compare_row(reader, token, said, &full)
+        compare_row(plans, token, said, &full)
     }
 
     /// The end of the chain: the open plans, and what stands in the file without having been audited.
-    fn close(&mut self, reader: &Reader<'_>, known: Option<&Head>) -> Result<Option<Difference>> {
+    fn close(
+        &mut self,
+        reader: &Reader<'_>,
+        plans: &mut Lookups<'_>,
+        known: Option<&Head>,
+    ) -> Result<Option<Difference>> {
         if self.next_seq == 1 {
             return Ok(Some(Difference { seq: None, plan_token: None, what: "the audit is empty".to_owned() }));
         }
@@ -304,7 +358,7 @@ impl Walk {
         let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
         open.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (token, said) in &open {
-            if let Some(difference) = self.compare(reader, token, said, 0)? {
+            if let Some(difference) = self.compare(plans, token, said, 0)? {
                 return Ok(Some(difference));
             }
         }
@@ -330,7 +384,7 @@ impl Walk {
     }
 }
 
-fn compare_row(reader: &Reader<'_>, token: &str, said: &Replayed, full: &FullRow) -> Result<Option<Difference>> {
+fn compare_row(plans: &mut Lookups<'_>, token: &str, said: &Replayed, full: &FullRow) -> Result<Option<Difference>> {
     let row = &full.core;
     if row.state != said.state {
         return Ok(about(token, format!("it is {}, and the audit says {}", row.state, said.state)));
@@ -344,10 +398,7 @@ fn compare_row(reader: &Reader<'_>, token: &str, said: &Replayed, full: &FullRow
     if row.gated != said.gated || i64::from(row.attempt) != said.attempt {
         return Ok(about(token, "its gate or its attempt is not what the audit says"));
     }
-    let mut standing = reader.all(q::APPROVALS_OF_PLAN, named_params! {":plan_token": token}, |row| {
-        let approval: (String, String, i64) = (row.get("reviewer")?, row.get("channel")?, row.get("approved_at")?);
-        Ok((approval, row.get::<_, String>("seal")?))
-    })?;
+    let mut standing = plans.approvals(token)?;
     let mut expected: Vec<_> = said.approvals.iter().map(|given| (given.clone(), said.seal.clone())).collect();
     standing.sort();
     expected.sort();

@@ -219,7 +219,10 @@ impl Subscription {
     }
 
     /// As [`wait`](Subscription::wait), without a thread; the deadline of the subscription wakes it too.
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "synchronous hosts wait on a thread"))]
+    #[cfg_attr(
+        not(any(feature = "approval-server", feature = "tokio")),
+        allow(dead_code, reason = "synchronous hosts wait on a thread")
+    )]
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
         let mut signal = lock(&self.slot.signal);
         match signal.happened.take() {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
 use countersign::{Approval, Error, Gate, NewPlan};
@@ -132,20 +133,38 @@ fn a_missing_directory_is_named_and_not_created() {
     assert!(refused(Path::new(&nul)).is_invalid_input());
 }
 
+const CHILD: &str = "COUNTERSIGN_TEST_UNWRITABLE";
+
+/// Not a test of its own: the child of the next one, as a user whom a read-only directory stops.
 #[test]
-fn an_unwritable_directory_is_refused() {
-    let dir = directory();
-    chmod(dir.path(), 0o777);
-    let error = refused(&dir.path().join("gate.db"));
-    assert!(error.is_unsupported(), "others could replace the file: {error}");
-    if is_root() {
-        chmod(dir.path(), 0o700);
-        return skip("a user who is not root, whom a read-only directory stops");
+fn child_that_is_refused() {
+    if let Ok(path) = std::env::var(CHILD) {
+        println!("answer: {}", refused(Path::new(&path)).code());
     }
+}
+
+#[test]
+fn an_unwritable_directory_is_refused_and_so_is_one_that_everybody_can_write() {
+    const NOBODY: u32 = 65_534;
+    let dir = directory();
+    let path = dir.path().join("gate.db");
+    chmod(dir.path(), 0o777);
+    let error = refused(&path);
+    assert!(error.is_unsupported(), "others could replace the file: {error}");
     chmod(dir.path(), 0o500);
-    let error = refused(&dir.path().join("gate.db"));
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "files::child_that_is_refused", "--nocapture"]).env(CHILD, &path);
+    if is_root() {
+        // Nothing stops root.
+        std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        child.uid(NOBODY).gid(NOBODY).current_dir("/");
+    }
+    let answer = child.output();
     chmod(dir.path(), 0o700);
-    assert!(error.is_storage() || error.is_unsupported(), "{error}");
+    let Ok(output) = answer else { return skip("a test binary that every user can run") };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("answer: STORAGE\n"), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    assert!(!path.exists());
 }
 
 #[test]

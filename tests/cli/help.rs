@@ -36,6 +36,7 @@ fn the_help_of_every_command_is_as_agreed() {
         &["stats"],
         &["doctor"],
         &["backup"],
+        &["serve"],
         &["completions"],
     ] {
         let name = if args.is_empty() { "help".to_owned() } else { format!("help_{}", args.join("_")) };

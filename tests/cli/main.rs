@@ -9,4 +9,5 @@ mod host;
 mod inspection;
 mod recovery;
 mod run;
+mod serving;
 mod tampering;

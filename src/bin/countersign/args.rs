@@ -131,6 +131,17 @@ pub(crate) enum Command {
         #[arg(long, value_name = "STORE:SEQ:HASH")]
         head: Option<Head>,
     },
+    /// Serve the page on which people decide, on this machine alone, until interrupted
+    #[command(after_help = "Each reviewer's link is a secret: it is printed to a terminal alone, and lies in \
+        FILE.owners/, readable by this user only.\nExample: countersign serve --reviewer ada --reviewer bob")]
+    Serve {
+        /// Who decides; once for each
+        #[arg(long = "reviewer", value_name = "NAME", required = true)]
+        reviewers: Vec<String>,
+        /// The port on 127.0.0.1; 0: the system chooses
+        #[arg(long, default_value_t = 0)]
+        port: u16,
+    },
     /// Copy the database to a new file, while hosts run; the copy is marked as a backup
     Backup {
         /// The new file

@@ -9,6 +9,7 @@ mod inspect;
 mod operate;
 mod out;
 mod progress;
+mod serve;
 mod session;
 mod when;
 
@@ -54,6 +55,7 @@ fn run(args: Args, out: &mut Out) -> Outcome {
         Command::Sweep { by } => operate::sweep(&session, by.as_deref(), out),
         Command::Purge { older_than, by } => operate::purge(&session, older_than, by.as_deref(), out),
         Command::Backup { file } => operate::backup(&session, &file, out),
+        Command::Serve { reviewers, port } => serve::serve(&session, &reviewers, port, out),
         Command::Stats => inspect::stats(&session, out),
         Command::Audit(AuditCommand::Tail { lines, follow }) => audit::tail(&session, lines, follow, out),
         Command::Audit(AuditCommand::Search { filter, limit, newest_first }) => {

@@ -24,7 +24,7 @@ impl Session {
     pub(crate) fn open(db: Option<PathBuf>, wait: Duration) -> Outcome<Self> {
         let path = path(db)?;
         let missing = std::fs::symlink_metadata(&path).is_err();
-        let gate = Gate::builder(&path).create(false).readers(1).busy_deadline(wait).open().map_err(|error| {
+        let gate = Gate::builder(&path).create(false).busy_deadline(wait).open().map_err(|error| {
             match Failure::from(error) {
                 Failure::Gate { error, .. } if missing => Failure::Gate {
                     error,
@@ -45,6 +45,10 @@ impl Session {
     /// Someone who operates; without a name, the operating system's user.
     pub(crate) fn operator(&self, name: Option<&str>) -> Outcome<Operator> {
         Ok(self.gate.operator(name.unwrap_or(&self.user))?.via(self.channel.clone()))
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     pub(crate) fn channel(&self) -> &str {

@@ -180,3 +180,27 @@ fn a_pool_without_readers_is_refused() {
     };
     assert!(Pools::open(options, &|_| Ok(())).map(drop).unwrap_err().is_invalid_input());
 }
+
+/// A reader whose opening takes its time, and nobody waits for it: the end of the gate comes while it is being opened.
+#[cfg(feature = "test-hooks")]
+#[test]
+fn the_end_of_a_gate_is_the_end_of_a_connection_that_is_being_opened() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("gate.db");
+    drop(open_with(&path, LONG, 1));
+    let slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000000) SELECT sum(i) FROM n";
+    let options = OpenOptions {
+        path: path.clone(),
+        busy_deadline: Duration::from_millis(100),
+        readers: 1,
+        any_file_system: true,
+        create: false,
+        hooks: ConnHooks { sql: vec![slow.to_owned()] },
+    };
+    let pools = Pools::open(options, &|_| Ok(())).expect("open");
+    assert!(pools.reader().is_err_and(|error| error.is_busy()));
+    drop(pools);
+    for suffix in ["-wal", "-shm"] {
+        assert!(!fs_check::with_suffix(&path, suffix).exists(), "{suffix} is left: a connection is still open");
+    }
+}
