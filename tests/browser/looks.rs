@@ -89,6 +89,7 @@ fn every_view_is_readable_in_light_in_dark_and_at_375_pixels() {
                 browser.until("armed", ALL_ARMED).await;
                 looks_right(&browser, &what("queue")).await;
                 browser.click(".card .link").await;
+                browser.until("armed anew", ALL_ARMED).await;
                 browser.click(".card .reject").await;
                 looks_right(&browser, &what("a rejection")).await;
                 browser.click(".card .foot button:last-child").await;

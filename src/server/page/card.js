@@ -9,7 +9,7 @@ class Card {
     this.folds = [];
     this.warningFolds = [];
     this.over = false;
-    this.armedAt = performance.now() + armMs;
+    this.armedAt = Infinity;
     this.article = element("article", { class: "card", tabindex: "0", "aria-labelledby": `t-${plan.plan_token}` });
     this.left = element("p", { class: "left" });
     this.facts = element("p", { class: "facts" });
@@ -180,12 +180,15 @@ class Card {
     return performance.now() >= this.armedAt;
   }
 
-  /** Not before a moment has passed since the card came, or moved. */
+  /** Not before a moment has passed since the card was drawn where it is; a tab that nobody sees draws nothing. */
   rearm() {
     if (this.over) return;
-    this.armedAt = performance.now() + armMs;
+    this.armedAt = Infinity;
     this.refreshButtons();
-    setTimeout(() => this.refreshButtons(), armMs + 20);
+    requestAnimationFrame(() => {
+      this.armedAt = performance.now() + armMs;
+      setTimeout(() => this.refreshButtons(), armMs + 20);
+    });
   }
 
   unopened() {
@@ -215,7 +218,6 @@ class Card {
     const approval = mine ? element("p", { class: "outcome good" }, "You approved this. Others still have to.") : this.approve;
     this.foot.replaceChildren(approval, this.reject, this.note);
     this.refreshButtons();
-    if (!this.armed()) setTimeout(() => this.refreshButtons(), this.armedAt - performance.now() + 20);
   }
 
   refreshButtons() {
@@ -314,9 +316,10 @@ class Card {
   answered(action, decision) {
     const again = decision.already ? " It had been decided so before." : "";
     if (action === "reject") return this.end("bad", `You rejected it.${again}`);
+    const others = this.plan.approved_by.filter((given) => given.reviewer !== me);
+    this.update({ approvals: decision.approvals, approved_by: [...others, { reviewer: me }] });
     if (decision.status !== "awaiting_approval") return this.end("good", `You approved it.${again} It can run now.`);
     const missing = decision.approvals_needed - decision.approvals;
-    this.update({ approvals: decision.approvals, approved_by: [...this.plan.approved_by.filter((given) => given.reviewer !== me), { reviewer: me }] });
     this.buttons();
     return say(`Your approval is recorded. ${missing} more needed.`);
   }
