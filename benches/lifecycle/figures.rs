@@ -79,3 +79,9 @@ impl Figure {
         }
     }
 }
+
+/// The median; samples are never empty.
+pub(crate) fn median(samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}

@@ -7,8 +7,7 @@ use countersign::{Approval, Gate, NewPlan, Outcome, Redeem};
 use rusqlite::{Connection, params};
 use sha2::{Digest as _, Sha256};
 
-use crate::figures::Figures;
-use crate::median;
+use crate::figures::{Figures, median};
 
 const SIZES: [u64; 3] = [1_000, 100_000, 1_000_000];
 const NAMES: [&str; 10] = [

@@ -50,9 +50,3 @@ fn main() {
         std::process::exit(1);
     }
 }
-
-/// The median; samples are never empty.
-pub(crate) fn median(samples: &mut [f64]) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
-}

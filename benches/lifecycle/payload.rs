@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::Options;
-use crate::figures::Figures;
-use crate::median;
+use crate::figures::{Figures, median};
 
 /// A value whose JSON has about this many bytes.
 fn value(bytes: usize) -> Value {
