@@ -6,9 +6,8 @@ use std::time::Instant;
 use countersign::{Agent, Approval, Claim, Created, Gate, NewPlan, Redeem, Reviewer};
 
 use crate::Options;
-use crate::figures::Figures;
+use crate::figures::{Figures, median};
 use crate::floor::{Bare, Contender, Ours, payload};
-use crate::median;
 
 /// The library as a contender.
 pub(crate) struct Library {
