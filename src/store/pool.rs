@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 const POLL: Duration = Duration::from_millis(20);
 
 /// How long the end of a gate waits for a connection that is being opened at this moment.
-const CLOSING: Duration = Duration::from_secs(2);
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// How to open a database.
 pub(crate) struct OpenOptions {

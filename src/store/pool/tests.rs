@@ -188,7 +188,7 @@ fn the_end_of_a_gate_is_the_end_of_a_connection_that_is_being_opened() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("gate.db");
     drop(open_with(&path, LONG, 1));
-    let slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000000) SELECT sum(i) FROM n";
+    let slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500000) SELECT sum(i) FROM n";
     let options = OpenOptions {
         path: path.clone(),
         busy_deadline: Duration::from_millis(100),
