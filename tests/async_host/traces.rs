@@ -118,7 +118,7 @@ fn traces_follow_a_plan_and_hold_no_whole_token_payload_or_reason() {
 #[test]
 fn a_failure_of_the_store_is_told_by_its_code_alone() {
     let written = Written::by_all();
-    let gate = common::ephemeral(|builder| builder.busy_deadline(std::time::Duration::from_millis(20)));
+    let gate = common::ephemeral(|builder| builder.busy_deadline(std::time::Duration::from_millis(500)));
     let locked = Locked::take(gate.path());
     // No other test of this binary lifts a rejection in vain.
     let fingerprint = "0".repeat(64);
