@@ -178,3 +178,17 @@ proptest! {
         prop_assert_eq!(unescape(&visible(&once)), once);
     }
 }
+
+#[test]
+fn no_csv_cell_starts_a_formula_however_the_sign_is_hidden() {
+    use super::{defuse_csv, defuse_stored_csv};
+    for formula in ["=1+1", "+1", "-1", "@SUM(A1)", "  =1", "\t=1", "\r\n=1", "\n \t@x", "\u{FF1D}1", "\u{FF0B}1"] {
+        assert!(defuse_csv(formula).starts_with('\''), "{formula:?}");
+        assert!(defuse_stored_csv(&visible(formula)).starts_with('\''), "{formula:?} stored");
+    }
+    for plain in ["", "a=1", "1-1", "'=1", "\\=1", "price"] {
+        assert_eq!(defuse_csv(plain), plain);
+    }
+    // What a spreadsheet would take for a blank is a marker by then: the cell starts with a backslash.
+    assert_eq!(defuse_csv("\u{A0}=1"), "\\u{A0}=1");
+}
