@@ -160,8 +160,12 @@ impl Store {
                 None => true,
                 Some(said) => reader.audit_hash_at(said.seq)?.is_some_and(|hash| hash == said.hash),
             };
-            Ok(if stands { head } else { said })
+            Ok(if stands { head } else { said.clone() })
         })?;
+        // A new file, or one that came without its head: from now on there is one to miss.
+        if let (None, Some(head), false) = (&said, &seen, backup) {
+            file.write(head);
+        }
         *lock(&self.seen) = seen;
         // Set once, by the opening of the gate.
         let _ = self.head_file.set(file);
