@@ -61,6 +61,12 @@ impl Operator {
         self.inner.store.audit_index(&self.actor, on)
     }
 
+    /// Whether all of them are on.
+    #[cfg(feature = "approval-server")]
+    pub(crate) fn has_audit_index(&self) -> Result<bool> {
+        self.inner.read(|reader| reader.has_audit_index())
+    }
+
     /// Figures of the store: plans by state, how long decisions took, refusals by code, sizes.
     ///
     /// It walks all plans and all audit rows once, in one read: on millions of rows that takes seconds, and the log

@@ -1,5 +1,6 @@
 //! What happened, read only: a search over the newest audit rows, one plan's timeline, and the stuck plans.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
@@ -14,9 +15,11 @@ use crate::audit::{AuditEvent, AuditQuery};
 use crate::clock::utc;
 use crate::escape::still_visible;
 use crate::liveness::Liveness;
-use crate::operator::StuckPlan;
+use crate::names::PlanToken;
+use crate::operator::{Operator, StuckPlan};
 
-/// How far back a search goes.
+/// How far back a search goes that reads row after row. What an index answers is found however old it is: a whole token,
+/// and, with the opt-in indexes, a tool's or caller's whole name.
 const SEARCHED_ROWS: u32 = 10_000;
 /// The most rows of one answer.
 const FOUND_MAX: usize = 200;
@@ -115,6 +118,27 @@ impl Search {
     }
 }
 
+impl Search {
+    /// The queries that an index answers, beyond the newest rows.
+    fn indexed(&self, operator: &Operator) -> crate::Result<Vec<AuditQuery>> {
+        let wanted = self.q.trim();
+        let query = || {
+            let query = AuditQuery::new().newest_first().limit(SEARCHED_ROWS);
+            match self.before {
+                Some(before) => query.before(before),
+                None => query,
+            }
+        };
+        if PlanToken::parse(&wanted.to_ascii_lowercase()).is_some() {
+            return Ok(vec![query().plan(wanted.to_ascii_lowercase())]);
+        }
+        if wanted.is_empty() || !operator.has_audit_index()? {
+            return Ok(Vec::new());
+        }
+        Ok(vec![query().tool(wanted), query().caller(wanted)])
+    }
+}
+
 pub(super) async fn search(
     State(shared): State<Arc<Shared>>,
     query: Result<Query<Search>, QueryRejection>,
@@ -127,8 +151,13 @@ pub(super) async fn search(
         let audit = shared.operator.audit();
         let total = audit.head().map_err(|error| Failed::from_gate(&error))?.seq;
         let newest = AuditQuery::new().newest_first().limit(SEARCHED_ROWS);
-        let events = audit.query(&newest).map_err(|error| Failed::from_gate(&error))?;
+        let mut events = audit.query(&newest).map_err(|error| Failed::from_gate(&error))?;
         let searched = events.len();
+        for query in search.indexed(&shared.operator).map_err(|error| Failed::from_gate(&error))? {
+            events.extend(audit.query(&query).map_err(|error| Failed::from_gate(&error))?);
+        }
+        events.sort_unstable_by_key(|event| Reverse(event.seq));
+        events.dedup_by_key(|event| event.seq);
         let mut matches = 0;
         let mut rows = Vec::new();
         for event in events.into_iter().filter(|event| search.finds(event)) {

