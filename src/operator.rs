@@ -1,5 +1,6 @@
 //! The operator's handle: recovery, settlement, housekeeping, and the audit.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -405,6 +406,12 @@ impl Audit<'_> {
     /// # Errors
     /// As for [`verify`](Audit::verify).
     pub fn verify_with(&self, head: Option<&Head>, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
-        verify::verify(|f| self.inner.read(|reader| f(reader)), head, progress)
+        self.inner.usable()?;
+        let walker = RefCell::new(self.inner.store.walker()?);
+        let read = |f: &mut dyn FnMut(&Reader<'_>) -> Result<()>| {
+            self.inner.usable()?;
+            walker.borrow_mut().read(f)
+        };
+        verify::verify(read, head, progress)
     }
 }

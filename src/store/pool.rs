@@ -121,6 +121,11 @@ impl Pools {
         &self.path
     }
 
+    /// How long a verb waits.
+    pub(super) fn busy_deadline(&self) -> Duration {
+        self.busy_deadline
+    }
+
     /// Device and inode of the file that is open.
     pub(crate) fn file_id(&self) -> (u64, u64) {
         self.file_id
