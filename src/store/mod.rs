@@ -74,7 +74,7 @@ pub(crate) struct Store {
 
 /// The page cache of a walk. It looks every plan up by its random token: SQLite's own 2 MB hold the indexes of some ten
 /// thousand plans, and past that the walk would read a page of the file for each lookup.
-const WALK_CACHE_KIB: i64 = -64 * 1024;
+const WALK_CACHE_KIB: i64 = -16 * 1024;
 
 /// See [`Store::walker`].
 pub(crate) struct Walker<'s> {
