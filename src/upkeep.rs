@@ -1,14 +1,111 @@
-//! What keeps a store in good order: backup, indexes for auditors, and figures.
+//! What keeps a store in good order: sweep, purge, backup, indexes for auditors, and figures.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use crate::audit::Head;
 use crate::error::Result;
+use crate::lifecycle::State;
 use crate::operator::Operator;
+use crate::store::tx::Draft;
+
+/// How many plans one housekeeping transaction touches at most.
+const BATCH: u32 = 100;
+
+/// How long one transaction of a purge goes on deleting: other writers wait for it.
+const SLICE: Duration = Duration::from_millis(5);
+
+/// The pause between two of them. Whoever waits for the lock asks for it about every millisecond: without a pause it would
+/// find it taken again, and with a purge of a thousand batches it would wait for many of them in a row.
+const PAUSE: Duration = Duration::from_millis(2);
 
 impl Operator {
+    /// Turns unused plans that are past their time into `expired`, in small transactions. Deletes nothing. Answers how
+    /// many.
+    ///
+    /// # Errors
+    /// Busy and storage errors; what was swept before stays swept.
+    pub fn sweep(&self) -> Result<u64> {
+        let _span = crate::report::span("sweep", "");
+        let mut swept = 0;
+        for state in [State::Previewed, State::AwaitingApproval, State::Approved] {
+            loop {
+                let batch = self.inner.write(&self.actor, |tx| {
+                    let mut rows = tx.overdue(state, BATCH)?;
+                    for row in &mut rows {
+                        tx.notice_expiry(row)?;
+                    }
+                    Ok(Ok(rows.len()))
+                })?;
+                swept += batch as u64;
+                if batch < BATCH as usize {
+                    break;
+                }
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Deletes the rows of plans that were settled longer ago than this, in small transactions; their tombstones and
+    /// audit rows stay, and every verb goes on to answer as before. Answers how many.
+    ///
+    /// # Errors
+    /// Busy and storage errors; what was purged before stays purged.
+    pub fn purge(&self, older_than: Duration) -> Result<u64> {
+        self.purge_with(older_than, &mut |_, _| {})
+    }
+
+    /// As [`purge`](Operator::purge); `progress` is told after each transaction how many plans were purged, and how many
+    /// were looked at.
+    ///
+    /// ```
+    /// # let gate = countersign::Gate::ephemeral()?;
+    /// let ninety_days = std::time::Duration::from_secs(90 * 24 * 60 * 60);
+    /// let purged = gate.operator("olga")?.purge_with(ninety_days, &mut |purged, seen| eprintln!("{purged} of {seen}"))?;
+    /// # Ok::<(), countersign::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`purge`](Operator::purge).
+    pub fn purge_with(&self, older_than: Duration, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
+        let _span = crate::report::span("purge", "");
+        let age = i64::try_from(older_than.as_millis()).unwrap_or(i64::MAX);
+        let before = self.inner.store.now().saturating_sub(age);
+        let (mut after, mut purged, mut seen) = (i64::MIN, 0, 0);
+        loop {
+            // The walk reads without a lock; each deletion asks again under it.
+            let rows = self.inner.read(|reader| reader.settled_before(before, after, BATCH * 5))?;
+            let Some(&(last, _)) = rows.last() else { return Ok(purged) };
+            after = last;
+            seen += rows.len() as u64;
+            let settled: Vec<i64> = rows.into_iter().filter(|(_, settled)| *settled).map(|(rowid, _)| rowid).collect();
+            let mut left = settled.as_slice();
+            while !left.is_empty() {
+                let (deleted, looked_at) = self.inner.write(&self.actor, |tx| {
+                    let (started, mut deleted, mut looked_at) = (Instant::now(), 0_u64, 0);
+                    for rowid in &left[..left.len().min(BATCH as usize)] {
+                        deleted += u64::from(tx.purge(*rowid, before)?);
+                        looked_at += 1;
+                        if started.elapsed() >= SLICE {
+                            break;
+                        }
+                    }
+                    if deleted > 0 {
+                        let detail = format!("{{\"plans\":{deleted},\"settled_before\":{before}}}");
+                        tx.audit(Draft { detail: Some(detail), ..Draft::new("purged") })?;
+                    }
+                    Ok(Ok((deleted, looked_at)))
+                })?;
+                (purged, left) = (purged + deleted, &left[looked_at..]);
+                progress(purged, seen);
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
     /// Copies the whole store to a new file (mode 0600), through SQLite's backup API, while hosts go on.
     ///
     /// The copy is one moment of the store and one file. It is marked as a backup: whoever opens it can read it, and

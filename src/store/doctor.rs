@@ -164,7 +164,7 @@ fn connect(real: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = map_sql(Connection::open_with_flags(real, flags), started)?;
     map_sql(open::configure(&connection, Role::Reader, &ConnHooks::default()), started)?;
-    map_sql(connection.pragma_update(None, "cache_size", super::WALK_CACHE_KIB), started)?;
+    map_sql(connection.pragma_update(None, "cache_size", super::walk::WALK_CACHE_KIB), started)?;
     Ok(connection)
 }
 

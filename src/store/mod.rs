@@ -28,6 +28,7 @@ mod sql_error;
 pub(crate) mod transition;
 pub(crate) mod tx;
 pub(crate) mod verify;
+mod walk;
 mod watch;
 
 use std::cell::RefCell;
@@ -70,25 +71,6 @@ pub(crate) struct Store {
     head_file: OnceLock<HeadFile>,
     /// The file was a copy that `backup` made, not accepted, when this gate opened it.
     unaccepted_backup: AtomicBool,
-}
-
-/// The page cache of a walk. It looks every plan up by its random token: SQLite's own 2 MB hold the indexes of some ten
-/// thousand plans, and past that the walk would read a page of the file for each lookup.
-const WALK_CACHE_KIB: i64 = -16 * 1024;
-
-/// See [`Store::walker`].
-pub(crate) struct Walker<'s> {
-    store: &'s Store,
-    conn: Conn,
-}
-
-impl Walker<'_> {
-    pub(crate) fn read<T>(&mut self, f: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
-        self.store.check_process()?;
-        let started = Instant::now();
-        let tx = self.conn.begin_read()?;
-        f(&Reader { sql: &tx, now: self.store.now(), started })
-    }
 }
 
 /// Whether the remembered head is asked for.
@@ -198,15 +180,6 @@ impl Store {
         let mut conn = self.pools.reader()?;
         let tx = conn.begin_read()?;
         f(&Reader { sql: &tx, now: self.now(), started })
-    }
-
-    /// A reader of its own for a walk over the whole file: each read is a snapshot of its own, as with [`Store::read`],
-    /// and its page cache goes with it.
-    pub(crate) fn walker(&self) -> Result<Walker<'_>> {
-        self.check_process()?;
-        let conn = self.pools.dedicated(self.pools.busy_deadline())?;
-        map_sql(conn.sql().pragma_update(None, "cache_size", WALK_CACHE_KIB), Instant::now())?;
-        Ok(Walker { store: self, conn })
     }
 
     /// Runs one transaction of `actor`. A refusal is written as its `refused` row and committed; an error rolls

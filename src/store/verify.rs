@@ -5,15 +5,13 @@
 //! open are compared in the snapshot of the last piece. Memory holds the open plans alone.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
 
-use rusqlite::{CachedStatement, OptionalExtension as _, Row};
 use serde::Serialize;
 
-use super::map_sql;
 use super::queries as q;
 use super::read::Reader;
-use super::rows::{self, FullRow};
+use super::rows::FullRow;
+use super::walk::Lookups;
 use crate::audit::{AuditEvent, FIRST_PREV_HASH, Head};
 use crate::error::Result;
 use crate::lifecycle::{self, Event, State};
@@ -80,40 +78,6 @@ struct Replayed {
     approvals: Vec<(String, String, i64)>,
     attempt: i64,
     gated: bool,
-}
-
-/// The statements that the walk asks for every plan that ended, prepared once a piece: finding them by their text each
-/// time costs as much as running them.
-struct Lookups<'r> {
-    tombstone: CachedStatement<'r>,
-    row: CachedStatement<'r>,
-    approvals: CachedStatement<'r>,
-    started: Instant,
-}
-
-impl<'r> Lookups<'r> {
-    fn new(reader: &'r Reader<'_>) -> Result<Self> {
-        let prepare = |statement| map_sql(reader.sql.prepare_cached(statement), reader.started);
-        Ok(Self {
-            tombstone: prepare(q::TOMBSTONE_VERIFIED)?,
-            row: prepare(q::PLAN_VERIFIED)?,
-            approvals: prepare(q::APPROVALS_VERIFIED)?,
-            started: reader.started,
-        })
-    }
-
-    fn tombstone(&mut self, token: &str) -> Result<Option<rows::Buried>> {
-        map_sql(self.tombstone.query_row([token], rows::tombstone_verified).optional(), self.started)
-    }
-
-    fn row(&mut self, token: &str) -> Result<Option<FullRow>> {
-        map_sql(self.row.query_row([token], |row: &Row<'_>| FullRow::read(row)).optional(), self.started)?.transpose()
-    }
-
-    fn approvals(&mut self, token: &str) -> Result<Vec<rows::Approved>> {
-        let found = self.approvals.query_map([token], rows::approval).and_then(Iterator::collect);
-        map_sql(found, self.started)
-    }
 }
 
 struct Walk {
