@@ -3,6 +3,9 @@
 -- Times are INTEGER milliseconds since 1970-01-01 UTC; each has a virtual ISO 8601 column beside it.
 -- Names compare without ASCII case. Wide columns (payload, extra, result, error) stand last in `plans`, so that reading
 -- a state never walks the overflow pages of a large payload.
+--
+-- What is checked at every write compares with `=` and OR: for a list of more than two values behind IN, SQLite builds a
+-- table each time.
 
 CREATE TABLE plans (
   plan_token       TEXT    NOT NULL PRIMARY KEY
@@ -16,8 +19,9 @@ CREATE TABLE plans (
                    CHECK (length(caller) BETWEEN 1 AND 128 AND caller NOT GLOB '*[^A-Za-z0-9._@:/+-]*'),
   state            TEXT    NOT NULL
                    CONSTRAINT state_is_known
-                   CHECK (state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain',
-                                    'executed', 'failed', 'rejected', 'expired')),
+                   CHECK (state = 'previewed' OR state = 'awaiting_approval' OR state = 'approved' OR
+                          state = 'executing' OR state = 'uncertain' OR
+                          state = 'executed' OR state = 'failed' OR state = 'rejected' OR state = 'expired'),
   gated            INTEGER NOT NULL CONSTRAINT gated_is_a_flag CHECK (gated IN (0, 1)),
   approvals_needed INTEGER NOT NULL CONSTRAINT approvals_needed_is_positive CHECK (approvals_needed >= 1),
   fingerprint      TEXT    NOT NULL
@@ -55,7 +59,8 @@ CREATE TABLE plans (
     CHECK (state <> 'executing' OR
            (attempt >= 1 AND claim_token IS NOT NULL AND instance_id IS NOT NULL AND executing_since IS NOT NULL)),
   CONSTRAINT a_settled_plan_has_its_time
-    CHECK ((state IN ('executed', 'failed', 'rejected', 'expired')) = (settled_at IS NOT NULL)),
+    CHECK ((state = 'executed' OR state = 'failed' OR state = 'rejected' OR state = 'expired')
+           = (settled_at IS NOT NULL)),
   CONSTRAINT waiting_and_approved_are_gated
     CHECK (state NOT IN ('awaiting_approval', 'approved') OR gated = 1),
   CONSTRAINT previewed_is_not_gated
@@ -66,8 +71,8 @@ CREATE TABLE plans (
 -- sweep: WHERE state IN (open states) AND expires_at < :now
 -- executing, recover: WHERE state IN ('executing', 'uncertain')
 -- regate: WHERE state IN (live states) AND fingerprint = :fingerprint, read from the index alone
-CREATE INDEX plans_live ON plans (state, expires_at, fingerprint)
-  WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain');
+-- Not settled means live: a_settled_plan_has_its_time.
+CREATE INDEX plans_live ON plans (state, expires_at, fingerprint) WHERE settled_at IS NULL;
 
 -- create: WHERE caller = :caller AND tool = :tool AND idempotency_key = :key; racing creates get one plan
 CREATE UNIQUE INDEX plans_idempotency ON plans (caller, tool, idempotency_key)
@@ -89,7 +94,8 @@ CREATE TABLE approvals (
 CREATE TABLE tombstones (
   plan_token      TEXT    NOT NULL PRIMARY KEY,
   kind            TEXT    NOT NULL
-                  CONSTRAINT kind_is_terminal CHECK (kind IN ('rejected', 'executed', 'failed', 'expired')),
+                  CONSTRAINT kind_is_terminal
+                  CHECK (kind = 'rejected' OR kind = 'executed' OR kind = 'failed' OR kind = 'expired'),
   caller          TEXT    NOT NULL COLLATE NOCASE,
   tool            TEXT    NOT NULL,
   idempotency_key TEXT,
@@ -152,7 +158,8 @@ CREATE TABLE instances (
   opened_at_iso TEXT GENERATED ALWAYS AS (strftime('%Y-%m-%dT%H:%M:%fZ', opened_at / 1000.0, 'unixepoch')) VIRTUAL
 ) STRICT;
 
--- Triggers guard against bugs; the hash chain answers for the rest.
+-- Triggers guard against bugs; the hash chain answers for the rest. Those that every transition meets fire AFTER: SQLite
+-- then computes the row's generated columns once and not twice.
 
 CREATE TRIGGER audit_events_no_update BEFORE UPDATE ON audit_events
 BEGIN
@@ -164,22 +171,28 @@ BEGIN
   SELECT RAISE(ABORT, 'audit_events rows are never deleted');
 END;
 
-CREATE TRIGGER plans_first_state BEFORE INSERT ON plans
+CREATE TRIGGER plans_first_state AFTER INSERT ON plans
 WHEN NEW.state NOT IN ('previewed', 'awaiting_approval')
 BEGIN
   SELECT RAISE(ABORT, 'a plan begins previewed or awaiting_approval');
 END;
 
-CREATE TRIGGER plans_state_pair BEFORE UPDATE OF state ON plans
-WHEN OLD.state || '>' || NEW.state NOT IN (
-  'previewed>executing', 'previewed>awaiting_approval', 'previewed>rejected', 'previewed>expired',
-  'awaiting_approval>approved', 'awaiting_approval>rejected', 'awaiting_approval>expired',
-  'awaiting_approval>awaiting_approval',
-  'approved>executing', 'approved>awaiting_approval', 'approved>rejected', 'approved>expired',
-  'executing>executed', 'executing>failed', 'executing>uncertain', 'executing>executing',
-  'executing>previewed', 'executing>approved', 'executing>awaiting_approval',
-  'uncertain>executed', 'uncertain>failed', 'uncertain>uncertain',
-  'uncertain>previewed', 'uncertain>approved', 'uncertain>awaiting_approval')
+CREATE TRIGGER plans_state_pair AFTER UPDATE OF state ON plans
+WHEN NOT CASE OLD.state
+  WHEN 'previewed' THEN
+    NEW.state = 'executing' OR NEW.state = 'awaiting_approval' OR NEW.state = 'rejected' OR NEW.state = 'expired'
+  WHEN 'awaiting_approval' THEN
+    NEW.state = 'approved' OR NEW.state = 'awaiting_approval' OR NEW.state = 'rejected' OR NEW.state = 'expired'
+  WHEN 'approved' THEN
+    NEW.state = 'executing' OR NEW.state = 'awaiting_approval' OR NEW.state = 'rejected' OR NEW.state = 'expired'
+  WHEN 'executing' THEN
+    NEW.state = 'executed' OR NEW.state = 'failed' OR NEW.state = 'uncertain' OR NEW.state = 'executing' OR
+    NEW.state = 'previewed' OR NEW.state = 'approved' OR NEW.state = 'awaiting_approval'
+  WHEN 'uncertain' THEN
+    NEW.state = 'executed' OR NEW.state = 'failed' OR NEW.state = 'uncertain' OR
+    NEW.state = 'previewed' OR NEW.state = 'approved' OR NEW.state = 'awaiting_approval'
+  ELSE 0
+END
 BEGIN
   SELECT RAISE(ABORT, 'this state does not follow that one');
 END;
@@ -220,7 +233,7 @@ CREATE VIEW pending_plans AS
          (p.expires_at - CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) / 1000 AS seconds_left,
          p.fingerprint, p.seal
     FROM plans p
-   WHERE p.state = 'awaiting_approval'
+   WHERE p.state = 'awaiting_approval' AND p.settled_at IS NULL
      AND p.expires_at >= CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
    ORDER BY p.expires_at, p.rowid;
 
@@ -229,7 +242,7 @@ CREATE VIEW stuck_plans AS
          (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - p.executing_since) / 1000 AS seconds_stuck,
          p.instance_id, i.host_name, i.pid, p.fingerprint
     FROM plans p LEFT JOIN instances i ON i.instance_id = p.instance_id
-   WHERE p.state IN ('executing', 'uncertain')
+   WHERE p.state IN ('executing', 'uncertain') AND p.settled_at IS NULL
    ORDER BY p.executing_since, p.rowid;
 
 CREATE VIEW plan_timeline AS

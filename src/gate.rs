@@ -172,6 +172,10 @@ impl Inner {
     /// held, so this comes before every lock.
     pub(crate) fn usable(&self) -> Result<()> {
         self.store.check_process()?;
+        self.not_closed()
+    }
+
+    fn not_closed(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(Error::closed()) } else { Ok(()) }
     }
 
@@ -186,7 +190,7 @@ impl Inner {
         let answer = self.store.write(actor, |tx| {
             // Asked again under the writer: whoever comes after the transaction of a close changes nothing, and a claim
             // that came before it keeps the instance's row.
-            self.usable()?;
+            self.not_closed()?;
             f(tx)
         });
         self.store.deliver();
@@ -206,7 +210,7 @@ impl Inner {
         self.instance.register(self.store.now(), |row| {
             let actor = self.own_actor();
             self.store.write(&actor, |tx| {
-                self.usable()?;
+                self.not_closed()?;
                 Ok(Ok(tx.insert_instance(row)?))
             })
         })

@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench lifecycle -- --quick --check` prints every figure beside its target and exits non-zero where one
 //! is missed. Without `--quick` the runs are longer and the growth of the file is measured too. `--json FILE` writes the
-//! figures.
+//! figures; `--part transitions|payloads|threads|processes|growth` measures one part alone.
 #![allow(clippy::disallowed_methods, reason = "the figures' file, never a database")]
 
 mod figures;
@@ -34,12 +34,23 @@ fn main() {
     let json = arguments.iter().position(|argument| argument == "--json").and_then(|at| arguments.get(at + 1));
     let options = Options { quick: flag("--quick"), check: flag("--check"), json: json.map(PathBuf::from) };
 
+    let part = arguments.iter().position(|argument| argument == "--part").and_then(|at| arguments.get(at + 1));
+    let wanted = |name: &str| part.is_none_or(|part| part == name);
+
     let mut figures = Figures::default();
-    library::run(&options, &mut figures);
-    payload::run(&options, &mut figures);
-    processes::threads(&options, &mut figures);
-    processes::run(&options, &mut figures);
-    if !options.quick {
+    if wanted("transitions") {
+        library::run(&options, &mut figures);
+    }
+    if wanted("payloads") {
+        payload::run(&options, &mut figures);
+    }
+    if wanted("threads") {
+        processes::threads(&options, &mut figures);
+    }
+    if wanted("processes") {
+        processes::run(&options, &mut figures);
+    }
+    if wanted("growth") && !options.quick {
         growth::run(&mut figures);
     }
     figures.print();

@@ -14,6 +14,7 @@
 mod audit_index;
 mod backup;
 mod busy;
+mod checkpoint;
 mod connections;
 pub(crate) mod doctor;
 mod fs_check;
@@ -25,6 +26,7 @@ pub(crate) mod read;
 pub(crate) mod rows;
 mod schema;
 mod sql_error;
+pub(crate) mod transaction;
 pub(crate) mod transition;
 pub(crate) mod tx;
 pub(crate) mod verify;
@@ -49,6 +51,7 @@ use head_file::HeadFile;
 use pool::{Conn, OpenOptions, PooledConn, Pools};
 use read::Reader;
 use sql_error::sql_error;
+use transaction::Transaction;
 use tx::{Draft, No, Seen, Tx};
 use watch::Watch;
 
@@ -105,7 +108,7 @@ impl Store {
         let now = clock.now_ms();
         let actor = Actor { name: "countersign".to_owned(), channel: Channel::library() };
         let first = RefCell::new(Vec::new());
-        let created = |sql: &rusqlite::Transaction<'_>| {
+        let created = |sql: &rusqlite::Connection| {
             let mut tx = Tx::begin(sql, now, &instance_id, &actor, Instant::now())?;
             tx.audit(Draft { detail: Some(store_id.clone()), ..Draft::new("store_created") })?;
             *first.borrow_mut() = tx.finish().1;
@@ -177,7 +180,7 @@ impl Store {
     pub(crate) fn read<T>(&self, f: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         self.check_process()?;
         let started = Instant::now();
-        let mut conn = self.pools.reader()?;
+        let conn = self.pools.reader()?;
         let tx = conn.begin_read()?;
         f(&Reader { sql: &tx, now: self.now(), started })
     }
@@ -188,7 +191,6 @@ impl Store {
         self.check_process()?;
         let started = Instant::now();
         let mut conn = self.pools.writer(started)?;
-        self.look_at_file(&conn, started)?;
         let answer = self.write_on(&mut conn, actor, started, Guard::Check, f);
         drop(conn);
         if answer.as_ref().is_err_and(Error::is_ambiguous) {
@@ -206,7 +208,6 @@ impl Store {
         self.check_process()?;
         let started = Instant::now();
         let mut conn = self.pools.writer(started)?;
-        self.look_at_file(&conn, started)?;
         let seen = lock(&self.seen).clone();
         let answer = self.write_on(&mut conn, actor, started, Guard::Accept, |tx| {
             let backup = tx.is_backup()?;
@@ -230,16 +231,23 @@ impl Store {
         self.answer(answer)
     }
 
-    /// Where the main file changed since the last look (a checkpoint, or a copy put over it), the page cache goes before
-    /// anything is read: the head, and what is written beside it, then come from the file and not from memory.
-    fn look_at_file(&self, conn: &Conn, started: Instant) -> Result<()> {
+    /// Takes the write lock. Where the main file changed since the last look (a checkpoint, or a copy put over it), the
+    /// page cache goes before anything is read: the head, and what is written beside it, then come from the file and not
+    /// from memory.
+    fn begin<'c>(&self, conn: &'c Conn, started: Instant) -> Result<Transaction<'c>> {
+        let sql = conn.begin_immediate(started)?;
+        // Waiting for the lock may have taken long, so the look comes after it.
         let stat = self.same_file()?;
-        let mut looked_at = lock(&self.looked_at);
-        if looked_at.as_ref() != Some(&stat) {
-            map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
-            *looked_at = Some(stat);
+        let known = lock(&self.looked_at).replace(stat);
+        if known == Some(stat) {
+            return Ok(sql);
         }
-        Ok(())
+        // A page that a transaction uses stays in the cache.
+        drop(sql);
+        map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
+        let sql = conn.begin_immediate(started)?;
+        self.same_file()?;
+        Ok(sql)
     }
 
     /// The file must still be the one that was opened: on a deleted one every write still answers that it is done.
@@ -274,6 +282,9 @@ impl Store {
             && (error.is_ambiguous() || error.is_storage())
         {
             conn.mark_broken();
+        }
+        if outcome.is_ok() {
+            conn.checkpoint();
         }
         // The writer is still held: events enter the outbox in the order of their commits.
         if let (Ok((_, events)), Some(_)) = (&outcome, &self.sink) {
@@ -311,16 +322,14 @@ impl Store {
 
     fn transact<T>(
         &self,
-        conn: &mut Conn,
+        conn: &Conn,
         actor: &Actor,
         started: Instant,
         guard: Guard,
         f: impl FnOnce(&mut Tx<'_>) -> Result<Result<T, No>>,
     ) -> Result<Committed<T>> {
         hit("before_begin");
-        let sql = conn.begin_immediate(started)?;
-        // Waiting for the lock may have taken long.
-        self.same_file()?;
+        let sql = self.begin(conn, started)?;
         // The clock is read under the lock: times follow the order of the commits.
         let mut tx = Tx::begin(&sql, self.now(), &self.instance_id, actor, started)?;
         if matches!(guard, Guard::Check) {

@@ -18,6 +18,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::busy;
+use super::checkpoint;
 use super::fs_check::{self, FileStat, shown};
 use super::pool::{ConnHooks, OpenOptions};
 use super::schema::{self, Created, Standing};
@@ -212,6 +213,7 @@ fn switch_to_wal(connection: &Connection, started: Instant, deadline: Instant) -
 /// Every setting of a connection. The same for the first one and for those that a pool opens.
 pub(super) fn configure(connection: &Connection, role: Role, hooks: &ConnHooks) -> rusqlite::Result<()> {
     prepare(connection)?;
+    checkpoint::install(connection);
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
     for (name, value) in SETTINGS {
         connection.pragma_update(None, name, value)?;

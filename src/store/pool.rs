@@ -13,15 +13,17 @@ use std::time::{Duration, Instant};
 
 use r2d2::ManageConnection;
 use r2d2_sqlite::SqliteConnectionManager;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::Connection;
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use super::busy;
+use super::checkpoint::Checkpoints;
 use super::connections::{Connections, Counted};
 use super::fs_check::{self, FileStat, shown};
 use super::open::{self, OpenFile, Role};
 use super::schema::Created;
 use super::sql_error::sql_error;
+use super::transaction::Transaction;
 use crate::error::{Error, Result};
 
 /// How often a caller asks again whether a connection can be opened, or why none could, where nobody would wake it.
@@ -297,7 +299,13 @@ impl Manager {
     /// Counted before it is opened, so that nobody misses one that is on its way.
     fn conn(&self) -> Result<Conn> {
         let counted = Counted::enter(&self.connections)?;
-        Ok(Conn { sql: self.open()?, _counted: counted, busy_deadline: self.busy_deadline, broken: false })
+        Ok(Conn {
+            sql: self.open()?,
+            _counted: counted,
+            busy_deadline: self.busy_deadline,
+            checkpoints: Checkpoints::default(),
+            broken: false,
+        })
     }
 
     fn open(&self) -> Result<Connection> {
@@ -354,6 +362,7 @@ pub(crate) struct Conn {
     sql: Connection,
     _counted: Counted,
     busy_deadline: Duration,
+    checkpoints: Checkpoints,
     broken: bool,
 }
 
@@ -366,23 +375,24 @@ impl Conn {
     }
 
     /// BEGIN IMMEDIATE: takes the write lock now, so that nothing read inside can be stale. Dropped, it rolls back.
-    pub(crate) fn begin_immediate(&mut self, started: Instant) -> Result<Transaction<'_>> {
+    pub(crate) fn begin_immediate(&self, started: Instant) -> Result<Transaction<'_>> {
         busy::arm(busy::deadline(started, self.busy_deadline));
-        self.sql.transaction_with_behavior(TransactionBehavior::Immediate).map_err(|e| sql_error(e, started))
+        Transaction::immediate(&self.sql).map_err(|e| sql_error(e, started))
     }
 
     /// A read transaction: all of its statements see the state of this moment. It must end before host code runs,
     /// because the log cannot be reset beneath it.
-    pub(crate) fn begin_read(&mut self) -> Result<Transaction<'_>> {
+    pub(crate) fn begin_read(&self) -> Result<Transaction<'_>> {
         let started = Instant::now();
         busy::arm(busy::deadline(started, self.busy_deadline));
-        let snapshot = self.sql.transaction().map_err(|e| sql_error(e, started))?;
-        // BEGIN alone takes no snapshot, the first read does: here, where its waiting is counted.
-        snapshot
-            .prepare_cached("SELECT 1 FROM sqlite_schema LIMIT 1")
-            .and_then(|mut first| first.exists([]))
-            .map_err(|e| sql_error(e, started))?;
-        Ok(snapshot)
+        Transaction::snapshot(&self.sql).map_err(|e| sql_error(e, started))
+    }
+
+    /// To be called after a commit. A checkpoint that fails changes no answer: what was committed stands in the log.
+    pub(crate) fn checkpoint(&mut self) {
+        if let Err(error) = self.checkpoints.after_commit(&self.sql) {
+            crate::report::problem(&format!("the write-ahead log cannot be folded into the database: {error}"));
+        }
     }
 
     /// The pool closes this connection when it comes back: after a COMMIT that failed on I/O its page cache may show a

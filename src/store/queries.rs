@@ -28,11 +28,11 @@ macro_rules! full_columns {
     };
 }
 
-/// The condition of the partial index `plans_live`. SQLite does not infer it from a narrower one, so every statement that
-/// means the index repeats it, after the narrower condition: the first one is what the index is searched by.
+/// The condition of the partial index `plans_live`. SQLite does not infer it from a state, so every statement that means
+/// the index repeats it, after the narrower condition: the first one is what the index is searched by.
 macro_rules! live {
     () => {
-        "state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain')"
+        "settled_at IS NULL"
     };
 }
 
@@ -59,8 +59,7 @@ VALUES (:plan_token, :tool, :caller, :state, :gated, :approvals_needed, :fingerp
 
 /// The claim: every gate of design section 3 in one conditional UPDATE. `expires_at >= :now`: a plan is valid in the
 /// millisecond in which it expires. A clock more than 2 s behind the plan's newest time claims nothing.
-pub(super) const PLAN_CLAIM: &str = concat!(
-    "
+pub(super) const PLAN_CLAIM: &str = "
 UPDATE plans
    SET state = 'executing', attempt = attempt + 1, claim_token = :claim_token, instance_id = :instance_id,
        executing_since = :now
@@ -73,24 +72,30 @@ UPDATE plans
    AND (data_digest IS NULL OR data_digest = :data_digest)
    AND (gated = 0 OR (SELECT count(*) FROM approvals a
                        WHERE a.plan_token = plans.plan_token AND a.seal = plans.seal) >= approvals_needed)
-   AND :now + 2000 >= max(created_at, ifnull(decided_at, created_at), ifnull(executing_since, created_at))
-RETURNING ",
-    full_columns!()
-);
+   AND :now + 2000 >= max(created_at, ifnull(decided_at, created_at), ifnull(executing_since, created_at))";
 
 /// Every other transition: the row as it was read, in the same transaction, is what the WHERE expects.
-pub(super) const PLAN_TRANSITION: &str = "
-UPDATE plans
-   SET state = :to_state, gated = :gated, decided_at = :decided_at, settled_at = :settled_at,
-       claim_token = :claim_token, instance_id = :instance_id, reject_reason = :reject_reason, error = :error,
-       result = :result
- WHERE plan_token = :plan_token AND state = :from_state AND attempt = :attempt";
+macro_rules! transition {
+    ($more:literal) => {
+        concat!(
+            "UPDATE plans SET state = :to_state, ",
+            $more,
+            "decided_at = :decided_at, settled_at = :settled_at, claim_token = :claim_token, instance_id = :instance_id,
+             reject_reason = :reject_reason, error = :error, result = :result
+              WHERE plan_token = :plan_token AND state = :from_state AND attempt = :attempt"
+        )
+    };
+}
+pub(super) const PLAN_TRANSITION: &str = transition!("");
+/// The plan becomes gated, for ever.
+pub(super) const PLAN_TRANSITION_GATED: &str = transition!("gated = 1, ");
 
-pub(super) const PLANS_TWINS: &str = "
-SELECT plan_token FROM plans INDEXED BY plans_live
- WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain')
-   AND fingerprint = :fingerprint AND tool = :tool AND plan_token <> :plan_token
- ORDER BY plan_token";
+pub(super) const PLANS_TWINS: &str = concat!(
+    "SELECT plan_token FROM plans INDEXED BY plans_live
+      WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain') AND ",
+    live!(),
+    " AND fingerprint = :fingerprint AND tool = :tool AND plan_token <> :plan_token ORDER BY plan_token"
+);
 pub(super) const PLANS_WAITING_OF_CALLER: &str = concat!(
     "SELECT count(*) FROM plans WHERE state = 'awaiting_approval' AND expires_at >= :now AND caller = :caller AND ",
     live!()
@@ -142,9 +147,8 @@ DELETE FROM approvals WHERE plan_token =
 pub(super) const PLAN_PURGE: &str = "
 DELETE FROM plans
  WHERE rowid = :rowid AND settled_at < :before AND state IN ('executed', 'failed', 'rejected', 'expired')";
-pub(super) const PLANS_BY_LIVE_STATE: &str = "
-SELECT state, count(*) FROM plans
- WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain') GROUP BY state";
+pub(super) const PLANS_BY_LIVE_STATE: &str =
+    concat!("SELECT state, count(*) FROM plans WHERE ", live!(), " GROUP BY state");
 pub(super) const PLANS_OLDEST_EXECUTING: &str =
     concat!("SELECT min(executing_since) FROM plans WHERE state IN ('executing', 'uncertain') AND ", live!());
 pub(super) const PLANS_BY_STATE: &str = "SELECT state, count(*) FROM plans GROUP BY state ORDER BY state";

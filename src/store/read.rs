@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rusqlite::{OptionalExtension as _, Row, ToSql, named_params};
+use rusqlite::{Connection, Row, Statement, ToSql, named_params};
 
 use super::map_sql;
 use super::queries as q;
@@ -27,7 +27,7 @@ pub(crate) struct StuckKey {
 
 /// One open transaction, as far as it reads.
 pub(crate) struct Reader<'c> {
-    pub(super) sql: &'c rusqlite::Transaction<'c>,
+    pub(super) sql: &'c Connection,
     pub(crate) now: i64,
     pub(super) started: Instant,
 }
@@ -72,11 +72,14 @@ impl Reader<'_> {
     }
 
     pub(crate) fn waiting_of_caller(&self, caller: &str) -> Result<u64> {
-        self.count(q::PLANS_WAITING_OF_CALLER, named_params! {":caller": caller, ":now": self.now})
+        self.count(q::PLANS_WAITING_OF_CALLER, named_params! {":now": self.now, ":caller": caller})
     }
 
     /// True when this reviewer's approval of the plan's seal stands.
     pub(crate) fn has_voted(&self, row: &PlanRow, reviewer: &str) -> Result<bool> {
+        if row.approvals == 0 {
+            return Ok(false);
+        }
         let params = named_params! {":plan_token": row.plan_token, ":reviewer": reviewer};
         let seal: Option<String> = self.one(q::APPROVAL_OF, params, |row| row.get("seal"))?;
         Ok(seal.is_some_and(|seal| seal == row.seal))
@@ -91,7 +94,7 @@ impl Reader<'_> {
     /// Unfinished plans of the same tool and payload.
     pub(crate) fn twins(&self, row: &PlanRow) -> Result<Vec<String>> {
         let params = named_params! {
-            ":plan_token": row.plan_token, ":fingerprint": row.fingerprint, ":tool": row.tool,
+            ":fingerprint": row.fingerprint, ":tool": row.tool, ":plan_token": row.plan_token,
         };
         self.all(q::PLANS_TWINS, params, |row| row.get("plan_token"))
     }
@@ -138,7 +141,7 @@ impl Reader<'_> {
     pub(crate) fn pending_plan(&self, full: FullRow) -> Result<PendingPlan> {
         let core = &full.core;
         let earlier_rejection = self.earlier_rejection(&core.tool, &core.fingerprint, &core.plan_token)?;
-        let params = named_params! {":caller": core.caller, ":tool": core.tool, ":now": self.now};
+        let params = named_params! {":now": self.now, ":caller": core.caller, ":tool": core.tool};
         let waiting = self.count(q::PLANS_WAITING_OF_TOOL, params)?;
         let itself = u64::from(core.state_at(self.now) == State::AwaitingApproval);
         Ok(PendingPlan { earlier_rejection, others_waiting: waiting.saturating_sub(itself), plan: self.plan(full)? })
@@ -274,7 +277,7 @@ impl Reader<'_> {
     pub(crate) fn audit_query(&self, query: &AuditQuery) -> Result<Vec<AuditEvent>> {
         let limit = query.limit.unwrap_or(1_000).min(10_000);
         let mut conditions = vec!["1 = 1"];
-        let mut params: Vec<(&str, &dyn ToSql)> = vec![(":limit", &limit)];
+        let mut params: Vec<(&str, &dyn ToSql)> = Vec::new();
         let texts = [
             ("plan_token = :plan_token", ":plan_token", &query.plan_token),
             ("tool = :tool", ":tool", &query.tool),
@@ -304,6 +307,7 @@ impl Reader<'_> {
                 params.push((name, value));
             }
         }
+        params.push((":limit", &limit));
         let order = if query.newest_first { "DESC" } else { "ASC" };
         let statement = format!(
             "SELECT {} FROM audit_events WHERE {} ORDER BY seq {order} LIMIT :limit",
@@ -332,7 +336,10 @@ impl Reader<'_> {
         params: &[(&str, &dyn ToSql)],
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>> {
-        let row = self.sql.prepare_cached(statement).and_then(|mut s| s.query_row(params, read).optional());
+        let row = self.sql.prepare_cached(statement).and_then(|mut statement| {
+            bind(&mut statement, params)?;
+            statement.raw_query().next()?.map(read).transpose()
+        });
         map_sql(row, self.started)
     }
 
@@ -342,9 +349,25 @@ impl Reader<'_> {
         params: &[(&str, &dyn ToSql)],
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>> {
-        let rows = self.sql.prepare_cached(statement).and_then(|mut s| s.query_map(params, read)?.collect());
+        let rows = self.sql.prepare_cached(statement).and_then(|mut statement| {
+            bind(&mut statement, params)?;
+            statement.raw_query().mapped(read).collect()
+        });
         map_sql(rows, self.started)
     }
+}
+
+/// Binds the parameters in the order in which the statement names them first. To look each name up costs more than to
+/// bind its value, so the names are compared in debug builds, where the tests run.
+pub(super) fn bind(statement: &mut Statement<'_>, params: &[(&str, &dyn ToSql)]) -> rusqlite::Result<()> {
+    if statement.parameter_count() != params.len() {
+        return Err(rusqlite::Error::InvalidParameterCount(params.len(), statement.parameter_count()));
+    }
+    for (at, (name, value)) in params.iter().enumerate() {
+        debug_assert_eq!(statement.parameter_name(at + 1), Some(*name));
+        statement.raw_bind_parameter(at + 1, value)?;
+    }
+    Ok(())
 }
 
 /// A time as the `_iso` columns write it, within the years that they can write.

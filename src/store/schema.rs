@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
 use super::sql_error::{commit_error, sql_error};
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ pub(crate) const BACKUP_ID: i32 = 0x4353_4742;
 const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_init.sql")];
 
 /// Runs beside the creation of the schema, in its transaction.
-pub(crate) type Created<'a> = &'a dyn Fn(&Transaction<'_>) -> Result<()>;
+pub(crate) type Created<'a> = &'a dyn Fn(&Connection) -> Result<()>;
 
 /// What the header of a file, and its schema table, say about whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(super) fn standing(connection: &mut Connection, started: Instant) -> Result<
     identity(&snapshot, started)?.standing()
 }
 
-fn identity(snapshot: &Transaction<'_>, started: Instant) -> Result<Identity> {
+fn identity(snapshot: &Connection, started: Instant) -> Result<Identity> {
     let read = || -> rusqlite::Result<Identity> {
         Ok(Identity {
             application_id: snapshot.query_row("PRAGMA application_id", [], |row| row.get(0))?,

@@ -86,14 +86,17 @@ impl Tx<'_> {
     ) -> Result<Option<FullRow>> {
         let fingerprint = redeem.fingerprint.map(|fingerprint| fingerprint.to_string());
         let params = named_params! {
+            ":claim_token": claim_token, ":instance_id": self.instance_id, ":now": self.now,
             ":plan_token": redeem.token, ":caller": caller, ":tool": redeem.tool, ":fingerprint": fingerprint,
-            ":data_digest": redeem.data_digest, ":now": self.now, ":claim_token": claim_token,
-            ":instance_id": self.instance_id,
+            ":data_digest": redeem.data_digest,
         };
-        // Always query_row: execute() on a statement with RETURNING errs and applies the change.
-        let Some(full) = self.one(q::PLAN_CLAIM, params, FullRow::read)?.transpose()? else { return Ok(None) };
-        hit("after_statement");
-        hit("after_update");
+        match self.run(q::PLAN_CLAIM, params)? {
+            0 => return Ok(None),
+            1 => hit("after_update"),
+            changed => return Err(Error::corrupt(format!("a claim of one plan changed {changed} rows"))),
+        }
+        // Read back under the same lock. RETURNING would save a statement and cost more: SQLite keeps its rows in a table.
+        let full = self.full(&redeem.token)?.ok_or_else(|| Error::corrupt("a claimed plan has no row"))?;
         check_integrity(&full)?;
         // A claim keeps gated: an approved plan was claimed exactly when it is gated.
         let from = if full.core.gated { State::Approved } else { State::Previewed };
@@ -130,9 +133,9 @@ impl Tx<'_> {
             row.reject_reason = Some(reason.to_owned());
         }
         let changed = self.run(
-            q::PLAN_TRANSITION,
+            if change.gate { q::PLAN_TRANSITION_GATED } else { q::PLAN_TRANSITION },
             named_params! {
-                ":to_state": to.as_str(), ":gated": row.gated, ":decided_at": row.decided_at,
+                ":to_state": to.as_str(), ":decided_at": row.decided_at,
                 ":settled_at": row.settled_at, ":claim_token": row.claim_token, ":instance_id": row.instance_id,
                 ":reject_reason": row.reject_reason, ":error": row.error,
                 ":result": change.result.map(CanonicalJson::as_str), ":plan_token": row.plan_token,

@@ -7,7 +7,7 @@ use rusqlite::{ToSql, named_params};
 
 use super::map_sql;
 use super::queries as q;
-use super::read::Reader;
+use super::read::{Reader, bind};
 use super::rows::{InstanceRow, PlanRow};
 use crate::audit::{AuditEvent, FIRST_PREV_HASH};
 use crate::error::{Error, Result};
@@ -107,7 +107,7 @@ impl<'c> Deref for Tx<'c> {
 impl<'c> Tx<'c> {
     /// Reads the head of the chain; the caller holds the write lock.
     pub(super) fn begin(
-        sql: &'c rusqlite::Transaction<'c>,
+        sql: &'c rusqlite::Connection,
         now: i64,
         instance_id: &'c str,
         actor: &'c Actor,
@@ -260,7 +260,11 @@ impl<'c> Tx<'c> {
     }
 
     pub(super) fn run(&self, statement: &str, params: &[(&str, &dyn ToSql)]) -> Result<usize> {
-        let changed = map_sql(self.sql.prepare_cached(statement).and_then(|mut s| s.execute(params)), self.started);
+        let changed = self.sql.prepare_cached(statement).and_then(|mut statement| {
+            bind(&mut statement, params)?;
+            statement.raw_execute()
+        });
+        let changed = map_sql(changed, self.started);
         hit("after_statement");
         changed
     }

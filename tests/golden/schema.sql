@@ -58,8 +58,9 @@ CREATE TABLE plans (
                    CHECK (length(caller) BETWEEN 1 AND 128 AND caller NOT GLOB '*[^A-Za-z0-9._@:/+-]*'),
   state            TEXT    NOT NULL
                    CONSTRAINT state_is_known
-                   CHECK (state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain',
-                                    'executed', 'failed', 'rejected', 'expired')),
+                   CHECK (state = 'previewed' OR state = 'awaiting_approval' OR state = 'approved' OR
+                          state = 'executing' OR state = 'uncertain' OR
+                          state = 'executed' OR state = 'failed' OR state = 'rejected' OR state = 'expired'),
   gated            INTEGER NOT NULL CONSTRAINT gated_is_a_flag CHECK (gated IN (0, 1)),
   approvals_needed INTEGER NOT NULL CONSTRAINT approvals_needed_is_positive CHECK (approvals_needed >= 1),
   fingerprint      TEXT    NOT NULL
@@ -97,7 +98,8 @@ CREATE TABLE plans (
     CHECK (state <> 'executing' OR
            (attempt >= 1 AND claim_token IS NOT NULL AND instance_id IS NOT NULL AND executing_since IS NOT NULL)),
   CONSTRAINT a_settled_plan_has_its_time
-    CHECK ((state IN ('executed', 'failed', 'rejected', 'expired')) = (settled_at IS NOT NULL)),
+    CHECK ((state = 'executed' OR state = 'failed' OR state = 'rejected' OR state = 'expired')
+           = (settled_at IS NOT NULL)),
   CONSTRAINT waiting_and_approved_are_gated
     CHECK (state NOT IN ('awaiting_approval', 'approved') OR gated = 1),
   CONSTRAINT previewed_is_not_gated
@@ -107,7 +109,8 @@ CREATE TABLE plans (
 CREATE TABLE tombstones (
   plan_token      TEXT    NOT NULL PRIMARY KEY,
   kind            TEXT    NOT NULL
-                  CONSTRAINT kind_is_terminal CHECK (kind IN ('rejected', 'executed', 'failed', 'expired')),
+                  CONSTRAINT kind_is_terminal
+                  CHECK (kind = 'rejected' OR kind = 'executed' OR kind = 'failed' OR kind = 'expired'),
   caller          TEXT    NOT NULL COLLATE NOCASE,
   tool            TEXT    NOT NULL,
   idempotency_key TEXT,
@@ -129,8 +132,7 @@ CREATE INDEX audit_events_plan ON audit_events (plan_token) WHERE plan_token IS 
 CREATE UNIQUE INDEX plans_idempotency ON plans (caller, tool, idempotency_key)
   WHERE idempotency_key IS NOT NULL;
 
-CREATE INDEX plans_live ON plans (state, expires_at, fingerprint)
-  WHERE state IN ('previewed', 'awaiting_approval', 'approved', 'executing', 'uncertain');
+CREATE INDEX plans_live ON plans (state, expires_at, fingerprint) WHERE settled_at IS NULL;
 
 CREATE INDEX tombstones_idempotency ON tombstones (caller, tool, idempotency_key)
   WHERE idempotency_key IS NOT NULL;
@@ -154,7 +156,7 @@ BEGIN
   SELECT RAISE(ABORT, 'only a settled plan is purged');
 END;
 
-CREATE TRIGGER plans_first_state BEFORE INSERT ON plans
+CREATE TRIGGER plans_first_state AFTER INSERT ON plans
 WHEN NEW.state NOT IN ('previewed', 'awaiting_approval')
 BEGIN
   SELECT RAISE(ABORT, 'a plan begins previewed or awaiting_approval');
@@ -173,16 +175,22 @@ BEGIN
   SELECT RAISE(ABORT, 'this column of a plan is fixed at creation');
 END;
 
-CREATE TRIGGER plans_state_pair BEFORE UPDATE OF state ON plans
-WHEN OLD.state || '>' || NEW.state NOT IN (
-  'previewed>executing', 'previewed>awaiting_approval', 'previewed>rejected', 'previewed>expired',
-  'awaiting_approval>approved', 'awaiting_approval>rejected', 'awaiting_approval>expired',
-  'awaiting_approval>awaiting_approval',
-  'approved>executing', 'approved>awaiting_approval', 'approved>rejected', 'approved>expired',
-  'executing>executed', 'executing>failed', 'executing>uncertain', 'executing>executing',
-  'executing>previewed', 'executing>approved', 'executing>awaiting_approval',
-  'uncertain>executed', 'uncertain>failed', 'uncertain>uncertain',
-  'uncertain>previewed', 'uncertain>approved', 'uncertain>awaiting_approval')
+CREATE TRIGGER plans_state_pair AFTER UPDATE OF state ON plans
+WHEN NOT CASE OLD.state
+  WHEN 'previewed' THEN
+    NEW.state = 'executing' OR NEW.state = 'awaiting_approval' OR NEW.state = 'rejected' OR NEW.state = 'expired'
+  WHEN 'awaiting_approval' THEN
+    NEW.state = 'approved' OR NEW.state = 'awaiting_approval' OR NEW.state = 'rejected' OR NEW.state = 'expired'
+  WHEN 'approved' THEN
+    NEW.state = 'executing' OR NEW.state = 'awaiting_approval' OR NEW.state = 'rejected' OR NEW.state = 'expired'
+  WHEN 'executing' THEN
+    NEW.state = 'executed' OR NEW.state = 'failed' OR NEW.state = 'uncertain' OR NEW.state = 'executing' OR
+    NEW.state = 'previewed' OR NEW.state = 'approved' OR NEW.state = 'awaiting_approval'
+  WHEN 'uncertain' THEN
+    NEW.state = 'executed' OR NEW.state = 'failed' OR NEW.state = 'uncertain' OR
+    NEW.state = 'previewed' OR NEW.state = 'approved' OR NEW.state = 'awaiting_approval'
+  ELSE 0
+END
 BEGIN
   SELECT RAISE(ABORT, 'this state does not follow that one');
 END;
@@ -202,7 +210,7 @@ CREATE VIEW pending_plans AS
          (p.expires_at - CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) / 1000 AS seconds_left,
          p.fingerprint, p.seal
     FROM plans p
-   WHERE p.state = 'awaiting_approval'
+   WHERE p.state = 'awaiting_approval' AND p.settled_at IS NULL
      AND p.expires_at >= CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
    ORDER BY p.expires_at, p.rowid;
 
@@ -219,5 +227,5 @@ CREATE VIEW stuck_plans AS
          (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) - p.executing_since) / 1000 AS seconds_stuck,
          p.instance_id, i.host_name, i.pid, p.fingerprint
     FROM plans p LEFT JOIN instances i ON i.instance_id = p.instance_id
-   WHERE p.state IN ('executing', 'uncertain')
+   WHERE p.state IN ('executing', 'uncertain') AND p.settled_at IS NULL
    ORDER BY p.executing_since, p.rowid;

@@ -314,7 +314,7 @@ fn eight_threads_open_one_new_file() {
             for _ in 0..8 {
                 scope.spawn(|| {
                     start.wait();
-                    let count = |_: &rusqlite::Transaction<'_>| {
+                    let count = |_: &rusqlite::Connection| {
                         created.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                         Ok(())
                     };

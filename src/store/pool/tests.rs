@@ -64,7 +64,7 @@ fn a_leaked_begin_is_never_handed_on() {
         conn.sql().execute_batch("CREATE TEMP TABLE mark (a)").expect("mark");
         conn.sql().execute_batch(begin).expect("begin");
         drop(conn);
-        let mut next = pools.writer(Instant::now()).expect("another");
+        let next = pools.writer(Instant::now()).expect("another");
         assert!(next.sql().is_autocommit());
         assert!(next.sql().prepare("SELECT * FROM temp.mark").is_err(), "it is another connection");
         next.begin_immediate(Instant::now()).expect("nothing holds the lock");
@@ -77,7 +77,7 @@ fn a_leaked_begin_is_never_handed_on() {
 fn a_transaction_that_is_dropped_by_a_panic_is_rolled_back() {
     let (_dir, pools) = opened(LONG);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let mut conn = pools.writer(Instant::now()).expect("writer");
+        let conn = pools.writer(Instant::now()).expect("writer");
         let transaction = conn.begin_immediate(Instant::now()).expect("begin");
         transaction.execute_batch("CREATE TABLE half (a)").expect("sql");
         panic!("host code");
@@ -112,9 +112,9 @@ fn time_spent_before_counts_against_the_deadline() {
 fn a_lock_held_elsewhere_gives_busy_after_the_deadline() {
     let (dir, pools) = opened(LONG);
     let other = open_with(&dir.path().join("gate.db"), SHORT, 1);
-    let mut holder = pools.writer(Instant::now()).expect("writer");
+    let holder = pools.writer(Instant::now()).expect("writer");
     let held = holder.begin_immediate(Instant::now()).expect("begin");
-    let mut conn = other.writer(Instant::now()).expect("writer");
+    let conn = other.writer(Instant::now()).expect("writer");
     let started = Instant::now();
     let error = conn.begin_immediate(started).map(drop).unwrap_err();
     assert!(error.waited().is_some_and(|waited| waited >= SHORT), "{error}");
@@ -129,7 +129,7 @@ fn a_read_transaction_sees_one_state() {
     let count = |conn: &Connection| -> i64 {
         conn.query_row("SELECT count(*) FROM instances", [], |row| row.get(0)).expect("count")
     };
-    let mut reader = pools.reader().expect("reader");
+    let reader = pools.reader().expect("reader");
     let snapshot = reader.begin_read().expect("read");
     let writer = pools.writer(Instant::now()).expect("writer");
     writer.sql().execute_batch("INSERT INTO instances VALUES ('i', 1, 1, 'b', 'h', 1, 1)").expect("insert");
