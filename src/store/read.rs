@@ -267,10 +267,6 @@ impl Reader<'_> {
         self.all(q::AUDIT_OF_PLAN, named_params! {":plan_token": token}, rows::audit_event)
     }
 
-    pub(crate) fn audit_after(&self, after: i64, limit: u32) -> Result<Vec<AuditEvent>> {
-        self.all(q::AUDIT_AFTER, named_params! {":after": after, ":limit": limit}, rows::audit_event)
-    }
-
     pub(crate) fn audit_query(&self, query: &AuditQuery) -> Result<Vec<AuditEvent>> {
         let limit = query.limit.unwrap_or(1_000).min(10_000);
         let mut conditions = vec!["1 = 1"];
