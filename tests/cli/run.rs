@@ -74,6 +74,11 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     pub(crate) fn start(db: &Path, args: &[&str]) -> Self {
+        Self::start_with(db, args, None)
+    }
+
+    /// With this standard output instead of the terminal.
+    pub(crate) fn start_with(db: &Path, args: &[&str], stdout: Option<Stdio>) -> Self {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
@@ -83,7 +88,8 @@ impl Terminal {
         let size = rustix::termios::Winsize { ws_row: 50, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 };
         rustix::termios::tcsetwinsize(&slave, size).unwrap();
         let mut command = command(Some(db), args);
-        command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+        command.stdin(slave.try_clone().unwrap());
+        command.stdout(stdout.unwrap_or_else(|| slave.try_clone().unwrap().into())).stderr(slave);
         let child = command.spawn().unwrap();
         // The command holds the slave's descriptors: with them gone, the end of the child is the end of the terminal.
         drop(command);

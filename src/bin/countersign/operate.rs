@@ -181,7 +181,7 @@ pub(crate) fn sweep(session: &Session, by: Option<&str>, out: &mut Out) -> Outco
 }
 
 pub(crate) fn purge(session: &Session, older_than: Duration, by: Option<&str>, out: &mut Out) -> Outcome {
-    let mut progress = Progress::new("purge");
+    let mut progress = Progress::new("purge", out);
     let purged = session.operator(by)?.purge_with(older_than, &mut |purged, seen| {
         progress.show(|| format!("{purged} plans purged, {seen} looked at"));
     })?;
