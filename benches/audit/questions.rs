@@ -27,6 +27,20 @@ pub(crate) fn run(path: &Path, plans: u32, figures: &mut Figures) {
         ("a plan's timeline", format!("SELECT * FROM plan_timeline WHERE plan_token = '{token}'")),
         ("a tool, newest 100", "SELECT * FROM audit_log WHERE tool = 'tool-7' ORDER BY seq DESC LIMIT 100".to_owned()),
         ("a tool on a day", format!("SELECT * FROM audit_log WHERE tool = 'tool-7' AND {day}")),
+        (
+            "a tool, newest of an event that it never had",
+            "SELECT count(*) FROM (SELECT 1 FROM audit_log WHERE tool = 'tool-7' AND event = 'failed' ORDER BY seq LIMIT 100)"
+                .to_owned(),
+        ),
+        (
+            "a tool, counts by event",
+            "SELECT event, count(*) FROM audit_events WHERE tool = 'tool-7' GROUP BY event".to_owned(),
+        ),
+        (
+            "a caller, counts by event",
+            "SELECT event, count(*) FROM audit_events WHERE caller = 'agent-7' GROUP BY event".to_owned(),
+        ),
+        ("a tool's refusals on a day", format!("SELECT * FROM audit_log WHERE tool = 'tool-7' AND event = 'refused' AND {day}")),
         ("a caller, first 100", "SELECT * FROM audit_log WHERE caller = 'AGENT-7' LIMIT 100".to_owned()),
         ("a caller on a day", format!("SELECT * FROM audit_log WHERE caller = 'agent-7' AND {day}")),
         ("a day, every row", format!("SELECT * FROM audit_log WHERE {day}")),
@@ -47,6 +61,8 @@ pub(crate) fn run(path: &Path, plans: u32, figures: &mut Figures) {
         ("a tool, newest 1,000", AuditQuery::new().tool("tool-7").newest_first()),
         ("a tool on a day", on_day(AuditQuery::new().tool("tool-7"))),
         ("a caller on a day", on_day(AuditQuery::new().caller("agent-7"))),
+        ("a tool's executions on a day", on_day(AuditQuery::new().tool("tool-7").event("executed"))),
+        ("a caller's refusals, newest 1,000", AuditQuery::new().caller("agent-7").event("refused").newest_first()),
         ("a day, 1,000 rows", on_day(AuditQuery::new())),
     ];
     for (name, query) in &calls {
