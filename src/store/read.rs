@@ -344,7 +344,7 @@ impl Reader<'_> {
 }
 
 /// A time as the `_iso` columns write it, within the years that they can write.
-fn iso(ms: i64) -> String {
+pub(super) fn iso(ms: i64) -> String {
     const YEAR_0: i64 = -62_167_219_200_000;
     const END_OF_YEAR_9999: i64 = 253_402_300_799_999;
     utc(ms.clamp(YEAR_0, END_OF_YEAR_9999)).format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()

@@ -3,40 +3,11 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use sha2::{Digest as _, Sha256};
-
 use super::host::Host;
-use super::run::{Terminal, directory, on_terminal, run};
+use super::run::{Terminal, directory, lengthen, on_terminal, run};
 
 /// How a line of progress begins: it overwrites itself.
 const OVER: &str = "\r\u{1b}[K";
-
-/// Whole audit rows that belong to no plan, written past the gate.
-fn lengthen(db: &Path, rows: i64) {
-    let mut connection = rusqlite::Connection::open(db).unwrap();
-    let newest = "SELECT seq, hash FROM audit_events ORDER BY seq DESC LIMIT 1";
-    let (seq, mut hash): (i64, String) =
-        connection.query_row(newest, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-    let tx = connection.transaction().unwrap();
-    let mut insert = tx
-        .prepare(
-            "INSERT INTO audit_events (seq, at, event, actor, channel, instance_id, prev_hash, hash)
-             VALUES (?1, ?2, 'host:note', 'a', 'library', 'i', ?3, ?4)",
-        )
-        .unwrap();
-    let at = 1_700_000_000_000_i64;
-    for seq in seq + 1..=seq + rows {
-        let columns = format!(
-            "[{seq},{at},null,\"host:note\",null,null,null,null,null,\"a\",\"library\",null,null,null,null,null,\"i\",null]"
-        );
-        let digest = Sha256::digest(format!("{hash}{columns}"));
-        let next: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        insert.execute(rusqlite::params![seq, at, hash, next]).unwrap();
-        hash = next;
-    }
-    drop(insert);
-    tx.commit().unwrap();
-}
 
 /// Settled plans, written past the gate.
 fn settled(db: &Path, plans: u32) {
