@@ -4,14 +4,12 @@
 //! `prev_hash` is 64 zeros. The chain is tamper-evident: it shows an edited, removed or inserted row. It does not show a
 //! rewrite of the whole chain, nor a cut tail, to somebody who kept no [`Head`].
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::canonical::push_string;
 use crate::error::{Error, Result};
-use crate::names::hex;
+use crate::names::{hex, is_hex_of};
 
 /// The `prev_hash` of the first row.
 pub(crate) const FIRST_PREV_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -68,15 +66,71 @@ impl AuditEvent {
     /// The hash that this row must carry, recomputed from its columns and its `prev_hash`.
     #[must_use]
     pub fn computed_hash(&self) -> String {
-        // Writing into a String does not fail.
-        let mut line = String::with_capacity(640);
-        line.push_str(&self.prev_hash);
+        hex(&self.as_row().digest(&mut String::with_capacity(640)))
+    }
+
+    fn as_row(&self) -> AuditRow<'_> {
+        AuditRow {
+            seq: self.seq,
+            at: self.at,
+            plan_token: self.plan_token.as_deref(),
+            event: &self.event,
+            from_state: self.from_state.as_deref(),
+            to_state: self.to_state.as_deref(),
+            tool: self.tool.as_deref(),
+            caller: self.caller.as_deref(),
+            reason: self.reason.as_deref(),
+            actor: &self.actor,
+            channel: &self.channel,
+            code: self.code.as_deref(),
+            detail: self.detail.as_deref(),
+            preview_count: self.preview_count,
+            fingerprint: self.fingerprint.as_deref(),
+            attempt: self.attempt,
+            instance_id: &self.instance_id,
+            duration_us: self.duration_us,
+            prev_hash: &self.prev_hash,
+            hash: &self.hash,
+        }
+    }
+}
+
+/// An [`AuditEvent`] that borrows its texts: a walk over millions of rows copies none of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AuditRow<'a> {
+    pub(crate) seq: i64,
+    pub(crate) at: i64,
+    pub(crate) plan_token: Option<&'a str>,
+    pub(crate) event: &'a str,
+    pub(crate) from_state: Option<&'a str>,
+    pub(crate) to_state: Option<&'a str>,
+    pub(crate) tool: Option<&'a str>,
+    pub(crate) caller: Option<&'a str>,
+    pub(crate) reason: Option<&'a str>,
+    pub(crate) actor: &'a str,
+    pub(crate) channel: &'a str,
+    pub(crate) code: Option<&'a str>,
+    pub(crate) detail: Option<&'a str>,
+    pub(crate) preview_count: Option<i64>,
+    pub(crate) fingerprint: Option<&'a str>,
+    pub(crate) attempt: Option<i64>,
+    pub(crate) instance_id: &'a str,
+    pub(crate) duration_us: Option<i64>,
+    pub(crate) prev_hash: &'a str,
+    pub(crate) hash: &'a str,
+}
+
+impl AuditRow<'_> {
+    /// True when the row carries the hash of its columns and its `prev_hash`. `line` is a buffer to work in.
+    pub(crate) fn is_hashed(&self, line: &mut String) -> bool {
+        is_hex_of(self.hash, &self.digest(line))
+    }
+
+    fn digest(&self, line: &mut String) -> [u8; 32] {
         let number = |line: &mut String, value: Option<i64>| {
             line.push(',');
             match value {
-                Some(value) => {
-                    let _ = write!(line, "{value}");
-                }
+                Some(value) => line.push_str(itoa::Buffer::new().format(value)),
                 None => line.push_str("null"),
             }
         };
@@ -87,27 +141,29 @@ impl AuditEvent {
                 None => line.push_str("null"),
             }
         };
+        line.clear();
+        line.push_str(self.prev_hash);
         line.push('[');
-        let _ = write!(line, "{}", self.seq);
-        number(&mut line, Some(self.at));
-        text(&mut line, self.plan_token.as_deref());
-        text(&mut line, Some(&self.event));
-        text(&mut line, self.from_state.as_deref());
-        text(&mut line, self.to_state.as_deref());
-        text(&mut line, self.tool.as_deref());
-        text(&mut line, self.caller.as_deref());
-        text(&mut line, self.reason.as_deref());
-        text(&mut line, Some(&self.actor));
-        text(&mut line, Some(&self.channel));
-        text(&mut line, self.code.as_deref());
-        text(&mut line, self.detail.as_deref());
-        number(&mut line, self.preview_count);
-        text(&mut line, self.fingerprint.as_deref());
-        number(&mut line, self.attempt);
-        text(&mut line, Some(&self.instance_id));
-        number(&mut line, self.duration_us);
+        line.push_str(itoa::Buffer::new().format(self.seq));
+        number(line, Some(self.at));
+        text(line, self.plan_token);
+        text(line, Some(self.event));
+        text(line, self.from_state);
+        text(line, self.to_state);
+        text(line, self.tool);
+        text(line, self.caller);
+        text(line, self.reason);
+        text(line, Some(self.actor));
+        text(line, Some(self.channel));
+        text(line, self.code);
+        text(line, self.detail);
+        number(line, self.preview_count);
+        text(line, self.fingerprint);
+        number(line, self.attempt);
+        text(line, Some(self.instance_id));
+        number(line, self.duration_us);
         line.push(']');
-        hex(&Sha256::digest(line.as_bytes()))
+        Sha256::digest(line.as_bytes()).into()
     }
 }
 

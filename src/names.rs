@@ -70,14 +70,25 @@ pub(crate) fn random_hex<const BYTES: usize>() -> Result<String> {
     Ok(hex(&bytes))
 }
 
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut out = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         out.push(DIGITS[usize::from(byte >> 4)] as char);
         out.push(DIGITS[usize::from(byte & 15)] as char);
     }
     out
+}
+
+/// True when the text is what [`hex`] makes of these bytes.
+pub(crate) fn is_hex_of(text: &str, bytes: &[u8]) -> bool {
+    let digits = text.as_bytes();
+    let pairs = digits.chunks_exact(2).zip(bytes);
+    digits.len() == bytes.len() * 2
+        && pairs.fold(true, |same, (pair, byte)| {
+            same & (pair[0] == DIGITS[usize::from(byte >> 4)]) & (pair[1] == DIGITS[usize::from(byte & 15)])
+        })
 }
 
 fn is_lower_hex(text: &str, len: usize) -> bool {

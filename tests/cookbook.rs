@@ -136,6 +136,22 @@ fn with_the_audit_index_on_no_question_that_names_something_scans_the_audit() {
             "* FROM audit_log WHERE caller = 'a' AND at >= '2026-03-02' AND at < '2026-03-03'",
             "audit_events_by_caller_at",
         ),
+        (
+            "* FROM audit_log WHERE tool = 'a' AND event = 'rejected' ORDER BY seq DESC LIMIT 50",
+            "audit_events_by_tool_event",
+        ),
+        (
+            "* FROM audit_log WHERE caller = 'a' AND event = 'rejected' ORDER BY seq LIMIT 50",
+            "audit_events_by_caller_event",
+        ),
+        (
+            "* FROM audit_log WHERE tool = 'a' AND event = 'refused' AND at >= '2026-03-02' AND at < '2026-03-03'",
+            "audit_events_by_tool_at",
+        ),
+        (
+            "* FROM audit_log WHERE caller = 'a' AND event = 'refused' AND at >= '2026-03-02' AND at < '2026-03-03'",
+            "audit_events_by_caller_at",
+        ),
         ("* FROM audit_log WHERE at >= '2026-03-02' AND at < '2026-03-03'", "audit_events_by_at"),
         ("* FROM audit_log WHERE code = 'SELF_APPROVAL' ORDER BY seq LIMIT 50", "audit_events_by_code"),
     ];
@@ -149,8 +165,13 @@ fn with_the_audit_index_on_no_question_that_names_something_scans_the_audit() {
             assert!(!searched || !plan.contains("SCAN audit_events"), "{question}\n{plan}");
         }
     }
-    // What `stats` counts comes from the index alone.
-    let counts =
-        plan_of("SELECT code, count(*) FROM audit_events WHERE event = 'refused' AND code IS NOT NULL GROUP BY code");
-    assert!(counts.contains("COVERING INDEX audit_events_by_code"), "{counts}");
+    // What `stats` counts, and counts over all time, come from an index alone.
+    for (counted, index) in [
+        ("code, count(*) FROM audit_events WHERE event = 'refused' AND code IS NOT NULL GROUP BY code", "by_code"),
+        ("event, count(*) FROM audit_events WHERE tool = 'a' GROUP BY event", "by_tool_event"),
+        ("event, count(*) FROM audit_events WHERE caller = 'a' GROUP BY event", "by_caller_event"),
+    ] {
+        let plan = plan_of(&format!("SELECT {counted}"));
+        assert!(plan.contains(&format!("COVERING INDEX audit_events_{index}")), "{counted}\n{plan}");
+    }
 }

@@ -7,11 +7,17 @@ CREATE INDEX IF NOT EXISTS audit_events_by_tool ON audit_events (tool) WHERE too
 -- a tool on a day, or in any span: WHERE tool = ? AND at >= ? AND at < ? (the views' `at` is at_iso)
 CREATE INDEX IF NOT EXISTS audit_events_by_tool_at ON audit_events (tool, at_iso) WHERE tool IS NOT NULL;
 
+-- what happened to a tool's plans: WHERE tool = ? AND event = ? ORDER BY seq; counts by event from the index alone
+CREATE INDEX IF NOT EXISTS audit_events_by_tool_event ON audit_events (tool, event) WHERE tool IS NOT NULL;
+
 -- everything about a caller, in order: WHERE caller = ? ORDER BY seq LIMIT ?
 CREATE INDEX IF NOT EXISTS audit_events_by_caller ON audit_events (caller) WHERE caller IS NOT NULL;
 
 -- a caller on a day: WHERE caller = ? AND at >= ? AND at < ?
 CREATE INDEX IF NOT EXISTS audit_events_by_caller_at ON audit_events (caller, at_iso) WHERE caller IS NOT NULL;
+
+-- what happened to a caller's plans: WHERE caller = ? AND event = ? ORDER BY seq; counts by event from the index alone
+CREATE INDEX IF NOT EXISTS audit_events_by_caller_event ON audit_events (caller, event) WHERE caller IS NOT NULL;
 
 -- a day: WHERE at >= ? AND at < ?
 CREATE INDEX IF NOT EXISTS audit_events_by_at ON audit_events (at_iso);

@@ -351,7 +351,7 @@ fn clock(reader: &Reader<'_>, findings: &mut Findings) -> Result<()> {
         let advice = "Correct the clock of this machine, or of the one that wrote last: approve and begin_execute refuse plans from the future.";
         findings.fail("clock", format!("the newest audit rows are {ahead} ms ahead of this machine's clock"), advice);
     } else {
-        findings.ok("clock", format!("this machine's clock reads {}", crate::clock::utc(reader.now).to_rfc3339()));
+        findings.ok("clock", format!("this machine's clock reads {}", super::read::iso(reader.now)));
     }
     Ok(())
 }

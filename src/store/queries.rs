@@ -46,6 +46,12 @@ pub(super) const PLAN_VERIFIED: &str = concat!(
     narrow_columns!(),
     ", 0 AS approvals, payload, extra, result FROM plans WHERE plan_token = :plan_token"
 );
+/// In the order in which the chain begins them.
+pub(super) const PLANS_VERIFIED_AFTER: &str = concat!(
+    "SELECT ",
+    narrow_columns!(),
+    ", 0 AS approvals, payload, extra, result, rowid FROM plans WHERE rowid > :after ORDER BY rowid"
+);
 pub(super) const PLAN_BY_KEY: &str = concat!(
     "SELECT ",
     full_columns!(),
@@ -162,6 +168,9 @@ SELECT (SELECT count(*) FROM tombstones)
      - (SELECT count(*) FROM plans WHERE state IN ('executed', 'failed', 'rejected', 'expired'))";
 pub(super) const PLANS_DECISION_TIMES: &str = "
 SELECT max(decided_at - created_at, 0) FROM plans WHERE decided_at IS NOT NULL";
+pub(super) const PLANS_TOTAL: &str = "SELECT count(*) FROM plans";
+pub(super) const TOMBSTONES_TOTAL: &str = "SELECT count(*) FROM tombstones";
+pub(super) const APPROVALS_TOTAL: &str = "SELECT count(*) FROM approvals";
 pub(super) const PLANS_WITHOUT_AUDIT: &str = "
 SELECT plan_token FROM plans
  WHERE NOT EXISTS (SELECT 1 FROM audit_events a
@@ -209,6 +218,9 @@ pub(super) const TOMBSTONE: &str =
     concat!("SELECT ", tombstone_columns!(), " FROM tombstones WHERE plan_token = :plan_token");
 pub(super) const TOMBSTONE_VERIFIED: &str =
     "SELECT kind, fingerprint, tool, caller, attempt FROM tombstones WHERE plan_token = :plan_token";
+/// In the order in which the chain ends their plans.
+pub(super) const TOMBSTONES_VERIFIED_AFTER: &str = "
+SELECT kind, fingerprint, tool, caller, attempt, plan_token, rowid FROM tombstones WHERE rowid > :after ORDER BY rowid";
 pub(super) const TOMBSTONE_BY_KEY: &str = concat!(
     "SELECT ",
     tombstone_columns!(),

@@ -270,10 +270,6 @@ impl Reader<'_> {
         self.all(q::AUDIT_OF_PLAN, named_params! {":plan_token": token}, rows::audit_event)
     }
 
-    pub(crate) fn audit_after(&self, after: i64, limit: u32) -> Result<Vec<AuditEvent>> {
-        self.all(q::AUDIT_AFTER, named_params! {":after": after, ":limit": limit}, rows::audit_event)
-    }
-
     pub(crate) fn audit_query(&self, query: &AuditQuery) -> Result<Vec<AuditEvent>> {
         let limit = query.limit.unwrap_or(1_000).min(10_000);
         let mut conditions = vec!["1 = 1"];
@@ -371,7 +367,7 @@ pub(super) fn bind(statement: &mut Statement<'_>, params: &[(&str, &dyn ToSql)])
 }
 
 /// A time as the `_iso` columns write it, within the years that they can write.
-fn iso(ms: i64) -> String {
+pub(super) fn iso(ms: i64) -> String {
     const YEAR_0: i64 = -62_167_219_200_000;
     const END_OF_YEAR_9999: i64 = 253_402_300_799_999;
     utc(ms.clamp(YEAR_0, END_OF_YEAR_9999)).format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()

@@ -1,9 +1,9 @@
 //! Rows to domain values, each column under its name. A stored value that this version does not know is `corrupt`, never a default.
 
 use rusqlite::Row;
-use rusqlite::types::FromSql;
+use rusqlite::types::{FromSql, Type, ValueRef};
 
-use crate::audit::AuditEvent;
+use crate::audit::{AuditEvent, AuditRow};
 use crate::canonical::CanonicalJson;
 use crate::clock::utc;
 use crate::error::{Error, Result};
@@ -32,6 +32,25 @@ impl<'r, 's> InOrder<'r, 's> {
         let value = self.row.get(self.at);
         self.at += 1;
         value
+    }
+
+    /// A text where it lies, good until the statement's next step.
+    fn text(&mut self, name: &str) -> rusqlite::Result<&'r str> {
+        let at = self.at;
+        self.text_or_null(name)?.ok_or_else(|| rusqlite::Error::InvalidColumnType(at, name.to_owned(), Type::Null))
+    }
+
+    fn text_or_null(&mut self, name: &str) -> rusqlite::Result<Option<&'r str>> {
+        debug_assert_eq!(self.row.as_ref().column_name(self.at), Ok(name));
+        let (row, at) = (self.row, self.at);
+        self.at += 1;
+        match row.get_ref(at)? {
+            ValueRef::Null => Ok(None),
+            ValueRef::Text(text) => {
+                std::str::from_utf8(text).map(Some).map_err(|error| rusqlite::Error::Utf8Error(at, error))
+            }
+            other => Err(rusqlite::Error::InvalidColumnType(at, name.to_owned(), other.data_type())),
+        }
     }
 }
 
@@ -297,20 +316,24 @@ pub(super) fn earlier_rejection(row: &Row<'_>) -> rusqlite::Result<EarlierReject
 /// Kind, fingerprint, tool, caller, attempt.
 pub(super) type Buried = (String, String, String, String, i64);
 
-/// (reviewer, channel, time), and what was approved.
-pub(super) type Approved = ((String, String, i64), String);
+/// As [`Buried`], where it lies.
+pub(super) type BuriedRef<'r> = (&'r str, &'r str, &'r str, &'r str, i64);
 
 /// What the audit vouches for of a tombstone.
 pub(super) fn tombstone_verified(row: &Row<'_>) -> rusqlite::Result<Buried> {
-    let mut row = InOrder::new(row);
-    Ok((row.next("kind")?, row.next("fingerprint")?, row.next("tool")?, row.next("caller")?, row.next("attempt")?))
+    let (kind, fingerprint, tool, caller, attempt) = buried(row)?;
+    Ok((kind.to_owned(), fingerprint.to_owned(), tool.to_owned(), caller.to_owned(), attempt))
 }
 
-/// What the audit vouches for of an approval.
-pub(super) fn approval(row: &Row<'_>) -> rusqlite::Result<Approved> {
+pub(super) fn buried<'r>(row: &'r Row<'_>) -> rusqlite::Result<BuriedRef<'r>> {
     let mut row = InOrder::new(row);
-    let (reviewer, seal) = (row.next("reviewer")?, row.next("seal")?);
-    Ok(((reviewer, row.next("channel")?, row.next("approved_at")?), seal))
+    Ok((row.text("kind")?, row.text("fingerprint")?, row.text("tool")?, row.text("caller")?, row.next("attempt")?))
+}
+
+/// What the audit vouches for of an approval: reviewer, seal, channel and time.
+pub(super) fn approval<'r>(row: &'r Row<'_>) -> rusqlite::Result<(&'r str, &'r str, &'r str, i64)> {
+    let mut row = InOrder::new(row);
+    Ok((row.text("reviewer")?, row.text("seal")?, row.text("channel")?, row.next("approved_at")?))
 }
 
 /// The columns of `audit_columns!`, in its order.
@@ -337,6 +360,33 @@ pub(super) fn audit_event(row: &Row<'_>) -> rusqlite::Result<AuditEvent> {
         duration_us: row.next("duration_us")?,
         prev_hash: row.next("prev_hash")?,
         hash: row.next("hash")?,
+    })
+}
+
+/// As [`audit_event`], without a copy of its texts.
+pub(super) fn audit_row<'r>(row: &'r Row<'_>) -> rusqlite::Result<AuditRow<'r>> {
+    let mut row = InOrder::new(row);
+    Ok(AuditRow {
+        seq: row.next("seq")?,
+        at: row.next("at")?,
+        plan_token: row.text_or_null("plan_token")?,
+        event: row.text("event")?,
+        from_state: row.text_or_null("from_state")?,
+        to_state: row.text_or_null("to_state")?,
+        tool: row.text_or_null("tool")?,
+        caller: row.text_or_null("caller")?,
+        reason: row.text_or_null("reason")?,
+        actor: row.text("actor")?,
+        channel: row.text("channel")?,
+        code: row.text_or_null("code")?,
+        detail: row.text_or_null("detail")?,
+        preview_count: row.next("preview_count")?,
+        fingerprint: row.text_or_null("fingerprint")?,
+        attempt: row.next("attempt")?,
+        instance_id: row.text("instance_id")?,
+        duration_us: row.next("duration_us")?,
+        prev_hash: row.text("prev_hash")?,
+        hash: row.text("hash")?,
     })
 }
 

@@ -4,15 +4,18 @@
 //! The walk reads the chain in pieces, each in a snapshot of its own, so that it pins no log; the plans that are still
 //! open are compared in the snapshot of the last piece. Memory holds the open plans alone.
 
+mod compare;
+
 use std::collections::{HashMap, HashSet};
 
+use rusqlite::named_params;
 use serde::Serialize;
 
 use super::queries as q;
 use super::read::Reader;
-use super::rows::FullRow;
-use super::walk::Lookups;
-use crate::audit::{AuditEvent, FIRST_PREV_HASH, Head};
+use super::walk::{Lookups, Place, Places, Scans};
+use super::{map_sql, rows};
+use crate::audit::{AuditRow, FIRST_PREV_HASH, Head};
 use crate::error::Result;
 use crate::lifecycle::{self, Event, State};
 
@@ -78,6 +81,11 @@ struct Replayed {
     approvals: Vec<(String, String, i64)>,
     attempt: i64,
     gated: bool,
+    /// The walk met the plan's row in its place.
+    met: bool,
+    /// State, gate and attempt of that row, if it was settled then (so that it changes no more) and everything that is
+    /// fixed at creation is what the chain says.
+    settled: Option<(State, bool, i64)>,
 }
 
 struct Walk {
@@ -92,6 +100,13 @@ struct Walk {
     /// Tool, fingerprint, time and actor of each lift.
     lifts: HashSet<(String, String, i64, String)>,
     plans: u64,
+    places: Places,
+    /// How many approvals stand of plans whose rows were met.
+    approvals: u64,
+    /// The newest row when the walk began.
+    began_at: i64,
+    /// A buffer.
+    line: String,
 }
 
 pub(crate) fn verify(
@@ -109,25 +124,37 @@ pub(crate) fn verify(
         last_purge: 0,
         lifts: HashSet::new(),
         plans: 0,
+        places: Places { plans: Place::START, tombstones: Place::START },
+        approvals: 0,
+        began_at: i64::MAX,
+        line: String::new(),
     };
     let mut total = 0;
     let mut difference = None;
     let mut done = false;
     while !done {
         read(&mut |reader| {
-            total = reader.head()?.map_or(0, |head| u64::try_from(head.seq).unwrap_or(0));
-            // The rest of the chain is taken in one snapshot once it is short: the open plans are compared in it.
-            let piece = reader.audit_after(walk.next_seq - 1, PIECE)?;
-            let mut plans = Lookups::new(reader)?;
-            let last = piece.len() < PIECE as usize;
-            for event in &piece {
-                difference = walk.step(&mut plans, event, known)?;
+            let head = reader.head()?.map_or(0, |head| head.seq);
+            total = u64::try_from(head).unwrap_or(0);
+            walk.began_at = walk.began_at.min(head);
+            let mut scans = Scans::new(reader)?;
+            let mut plans = Lookups::new(reader, &mut scans, walk.places)?;
+            let mut statement = map_sql(reader.sql.prepare_cached(q::AUDIT_AFTER), reader.started)?;
+            let after = named_params! {":after": walk.next_seq - 1, ":limit": PIECE};
+            let mut piece = map_sql(statement.query(after), reader.started)?;
+            let mut taken = 0;
+            while let Some(row) = map_sql(piece.next(), reader.started)? {
+                let event = map_sql(rows::audit_row(row), reader.started)?;
+                difference = walk.step(&mut plans, &event, known)?;
                 if difference.is_some() {
                     done = true;
                     return Ok(());
                 }
+                taken += 1;
             }
-            if last {
+            walk.places = plans.places();
+            // The chain ends in this snapshot: the open plans are compared in it too.
+            if taken < PIECE {
                 difference = walk.close(reader, &mut plans, known)?;
                 done = true;
             }
@@ -140,8 +167,8 @@ pub(crate) fn verify(
     Ok(VerifyReport { rows, plans: walk.plans, head, tail_checked: known.is_some(), difference })
 }
 
-fn at(event: &AuditEvent, what: impl Into<String>) -> Option<Difference> {
-    Some(Difference { seq: Some(event.seq), plan_token: event.plan_token.clone(), what: what.into() })
+fn at(event: &AuditRow<'_>, what: impl Into<String>) -> Option<Difference> {
+    Some(Difference { seq: Some(event.seq), plan_token: event.plan_token.map(str::to_owned), what: what.into() })
 }
 
 fn about(plan: &str, what: impl Into<String>) -> Option<Difference> {
@@ -153,7 +180,7 @@ impl Walk {
     fn step(
         &mut self,
         plans: &mut Lookups<'_>,
-        event: &AuditEvent,
+        event: &AuditRow<'_>,
         known: Option<&Head>,
     ) -> Result<Option<Difference>> {
         if event.seq != self.next_seq {
@@ -162,14 +189,14 @@ impl Walk {
         if event.prev_hash != self.prev_hash {
             return Ok(at(event, "its prev_hash is not the hash of the row before"));
         }
-        if event.computed_hash() != event.hash {
+        if !event.is_hashed(&mut self.line) {
             return Ok(at(event, "its hash does not match its columns: the row was edited"));
         }
         if event.seq == 1 {
             if event.event != "store_created" || event.plan_token.is_some() {
                 return Ok(at(event, "the chain does not begin with store_created"));
             }
-            self.store_id = event.detail.clone().unwrap_or_default();
+            event.detail.unwrap_or_default().clone_into(&mut self.store_id);
             if known.is_some_and(|known| known.store_id != self.store_id) {
                 return Ok(at(event, "this is another store than the one of the exported head"));
             }
@@ -180,26 +207,25 @@ impl Walk {
             return Ok(at(event, "its hash is not the one of the exported head: the chain was replaced"));
         }
         self.next_seq += 1;
-        self.prev_hash.clone_from(&event.hash);
-        match &event.plan_token {
+        event.hash.clone_into(&mut self.prev_hash);
+        match event.plan_token {
             Some(token) => self.replay(plans, event, token),
             None => {
                 if event.event == "purged" {
                     self.last_purge = event.seq;
                 }
                 if let ("rejection_lifted", Some(tool), Some(fingerprint)) =
-                    (event.event.as_str(), &event.tool, &event.fingerprint)
+                    (event.event, event.tool, event.fingerprint)
                 {
-                    self.lifts.insert((tool.clone(), fingerprint.clone(), event.at, event.actor.clone()));
+                    self.lifts.insert((tool.to_owned(), fingerprint.to_owned(), event.at, event.actor.to_owned()));
                 }
                 Ok(None)
             }
         }
     }
 
-    fn replay(&mut self, plans: &mut Lookups<'_>, event: &AuditEvent, token: &str) -> Result<Option<Difference>> {
-        let state = |name: &Option<String>| name.as_deref().map(State::parse);
-        let (from, to) = match (state(&event.from_state), state(&event.to_state)) {
+    fn replay(&mut self, plans: &mut Lookups<'_>, event: &AuditRow<'_>, token: &str) -> Result<Option<Difference>> {
+        let (from, to) = match (event.from_state.map(State::parse), event.to_state.map(State::parse)) {
             (Some(None), _) | (_, Some(None)) => return Ok(at(event, "it names a state that does not exist")),
             (from, to) => (from.flatten(), to.flatten()),
         };
@@ -223,23 +249,32 @@ impl Walk {
                 return Ok(at(event, "a plan begins twice, or in another state than its event"));
             }
             self.plans += 1;
-            let replayed = Replayed {
+            let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+            let mut replayed = Replayed {
                 state: to,
-                tool: event.tool.clone().unwrap_or_default(),
-                caller: event.caller.clone().unwrap_or_default(),
-                seal: event.detail.clone().unwrap_or_default(),
-                fingerprint: event.fingerprint.clone().unwrap_or_default(),
+                tool: text(event.tool),
+                caller: text(event.caller),
+                seal: text(event.detail),
+                fingerprint: text(event.fingerprint),
                 approvals: Vec::new(),
                 attempt: 0,
                 gated: to == State::AwaitingApproval,
+                met: false,
+                settled: None,
             };
+            if let Some(full) = plans.meet_plan(token)? {
+                let row = &full.core;
+                replayed.met = true;
+                replayed.settled = (row.state.is_terminal() && compare::changed(&replayed, &full).is_none())
+                    .then(|| (row.state, row.gated, i64::from(row.attempt)));
+            }
             self.open.insert(token.to_owned(), replayed);
             return Ok(None);
         }
         let Some(plan) = self.open.get_mut(token) else {
             return Ok(at(event, "a transition of a plan that never began, or had ended"));
         };
-        let transition = Event::parse(&event.event, event.code.as_deref(), to);
+        let transition = Event::parse(event.event, event.code, to);
         let legal = transition.and_then(|transition| Some((transition, lifecycle::next(plan.state, transition).ok()?)));
         let Some((transition, next)) = legal.filter(|(_, next)| *next == to && from == Some(plan.state)) else {
             return Ok(at(event, format!("{} does not lead from {} to {to}", event.event, plan.state)));
@@ -247,10 +282,10 @@ impl Walk {
         plan.state = next;
         match transition {
             Event::Approved | Event::ApprovalRecorded => {
-                if event.detail.as_deref() != Some(plan.seal.as_str()) {
+                if event.detail != Some(plan.seal.as_str()) {
                     return Ok(at(event, "the approval carries another seal than the plan"));
                 }
-                plan.approvals.push((event.actor.clone(), event.channel.clone(), event.at));
+                plan.approvals.push((event.actor.to_owned(), event.channel.to_owned(), event.at));
             }
             Event::Regated => {
                 plan.approvals.clear();
@@ -270,101 +305,4 @@ impl Walk {
         let Some(ended) = self.open.remove(token) else { return Ok(None) };
         self.compare(plans, token, &ended, event.seq)
     }
-
-    /// A plan as the chain has it against its row and tombstone. `ended`: the row of the terminal event.
-    fn compare(
-        &mut self,
-        plans: &mut Lookups<'_>,
-        token: &str,
-        said: &Replayed,
-        ended: i64,
-    ) -> Result<Option<Difference>> {
-        if said.state.is_terminal() {
-            let tombstone = plans.tombstone(token)?;
-            let Some((_, fingerprint, tool, caller, attempt)) =
-                tombstone.filter(|(kind, ..)| kind == said.state.as_str())
-            else {
-                return Ok(about(token, format!("it ended {}, and no tombstone of that kind stands", said.state)));
-            };
-            if (&fingerprint, &tool, &caller, attempt) != (&said.fingerprint, &said.tool, &said.caller, said.attempt) {
-                return Ok(about(token, "its tombstone is about something else than the audit says"));
-            }
-        }
-        let full = plans.row(token)?;
-        let Some(full) = full else {
-            if !said.state.is_terminal() {
-                return Ok(about(token, format!("its row is gone while the audit says that it is {}", said.state)));
-            }
-            if ended > self.gone_at {
-                self.gone_at = ended;
-                self.gone_plan = Some(token.to_owned());
-            }
-            return Ok(None);
-        };
-        compare_row(plans, token, said, &full)
-    }
-
-    /// The end of the chain: the open plans, and what stands in the file without having been audited.
-    fn close(
-        &mut self,
-        reader: &Reader<'_>,
-        plans: &mut Lookups<'_>,
-        known: Option<&Head>,
-    ) -> Result<Option<Difference>> {
-        if self.next_seq == 1 {
-            return Ok(Some(Difference { seq: None, plan_token: None, what: "the audit is empty".to_owned() }));
-        }
-        if let Some(known) = known.filter(|known| known.seq >= self.next_seq) {
-            let what =
-                format!("the audit ends at row {}, before the exported head: its tail was cut", self.next_seq - 1);
-            return Ok(Some(Difference { seq: Some(known.seq), plan_token: None, what }));
-        }
-        let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
-        open.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for (token, said) in &open {
-            if let Some(difference) = self.compare(plans, token, said, 0)? {
-                return Ok(Some(difference));
-            }
-        }
-        if let Some(token) = &self.gone_plan
-            && self.last_purge < self.gone_at
-        {
-            return Ok(about(token, "its row is gone, and no purge was recorded after it ended"));
-        }
-        for statement in [q::PLANS_WITHOUT_AUDIT, q::TOMBSTONES_WITHOUT_AUDIT, q::APPROVALS_WITHOUT_PLAN] {
-            let stray: Option<String> = reader.one(statement, &[], |row| row.get(0))?;
-            if let Some(token) = stray {
-                return Ok(about(&token, "a row stands in the file that no audit row accounts for"));
-            }
-        }
-        let lifted = reader.all(q::TOMBSTONES_LIFTED, &[], |row| {
-            let lift = (row.get("tool")?, row.get("fingerprint")?, row.get("lifted_at")?, row.get("lifted_by")?);
-            Ok((row.get::<_, String>("plan_token")?, lift))
-        })?;
-        if let Some((token, _)) = lifted.iter().find(|(_, lift)| !self.lifts.contains(lift)) {
-            return Ok(about(token, "its rejection was lifted, and no audit row accounts for that"));
-        }
-        Ok(None)
-    }
-}
-
-fn compare_row(plans: &mut Lookups<'_>, token: &str, said: &Replayed, full: &FullRow) -> Result<Option<Difference>> {
-    let row = &full.core;
-    if row.state != said.state {
-        return Ok(about(token, format!("it is {}, and the audit says {}", row.state, said.state)));
-    }
-    if row.seal != said.seal || row.seal_fields(full.extra.as_ref()).seal().as_str() != said.seal {
-        return Ok(about(token, "its row does not match the seal that was recorded at its creation"));
-    }
-    if row.fingerprint != said.fingerprint || full.payload.fingerprint().to_string() != said.fingerprint {
-        return Ok(about(token, "its payload does not match the fingerprint that was recorded at its creation"));
-    }
-    if row.gated != said.gated || i64::from(row.attempt) != said.attempt {
-        return Ok(about(token, "its gate or its attempt is not what the audit says"));
-    }
-    let mut standing = plans.approvals(token)?;
-    let mut expected: Vec<_> = said.approvals.iter().map(|given| (given.clone(), said.seal.clone())).collect();
-    standing.sort();
-    expected.sort();
-    Ok(if standing == expected { None } else { about(token, "its approvals are not the ones in the audit") })
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::host::Host;
-use super::run::{Terminal, directory, on_terminal, os_user, run, stable};
+use super::run::{Terminal, command, directory, on_terminal, os_user, ran, run, stable};
 
 fn seal(db: &std::path::Path, token: &str) -> String {
     run(db, &["show", token, "--json"]).json()["plan"]["seal"].as_str().unwrap().to_owned()
@@ -109,6 +109,19 @@ fn a_rejection_tells_the_agent_why_shows_on_the_next_card_and_can_be_lifted() {
 }
 
 #[test]
+fn the_os_user_is_never_the_one_that_the_environment_claims() {
+    let dir = directory();
+    let db = dir.path().join("gate.db");
+    let token = Host::start(&db).tell("gated shoes");
+    let mut command = command(Some(&db), &["approve", &token, "--as", "ada", "--seal", &seal(&db, &token)]);
+    for name in ["USER", "LOGNAME", "USERNAME", "SUDO_USER"] {
+        command.env(name, "mallory");
+    }
+    ran(command).done();
+    assert_eq!(audit(&db, "approved")[0]["channel"], format!("cli:{}", os_user()));
+}
+
+#[test]
 fn a_quorum_counts_different_people_only() {
     let dir = directory();
     let db = dir.path().join("gate.db");
@@ -137,6 +150,10 @@ fn no_control_byte_of_an_agent_reaches_a_terminal_a_pipe_or_json() {
         &["audit", "search"],
         &["audit", "export", "--format", "csv"],
         &["audit", "export", "--format", "jsonl"],
+        &["audit", "verify"],
+        &["executing"],
+        &["stats"],
+        &["doctor"],
     ] {
         let mut json = args.to_vec();
         json.push("--json");

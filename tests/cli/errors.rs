@@ -84,3 +84,54 @@ fn a_locked_database_is_busy_and_says_how_to_wait_longer() {
     // Reading is not kept waiting.
     run(&db, &["show", &token, "--wait", "50ms"]).done();
 }
+
+#[test]
+fn a_wrong_command_line_is_json_where_json_is_wanted() {
+    for args in [&["frobnicate", "--json"][..], &["--json", "settle", "0a", "--outcome", "done"], &["show", "--json"]] {
+        let failed = ran(command(None, args));
+        assert_eq!((failed.code, failed.stderr.as_str()), (2, ""), "{args:?}");
+        let error: serde_json::Value = serde_json::from_str(&failed.stdout).unwrap();
+        assert_eq!(error["error"]["code"], "USAGE", "{args:?}");
+        assert!(!error["error"]["message"].as_str().unwrap().starts_with("error:"), "{error}");
+        assert!(error["error"]["hint"].as_str().unwrap().contains("Usage: countersign"), "{error}");
+    }
+}
+
+#[test]
+fn what_was_pasted_into_an_argument_is_escaped_in_the_error_about_it() {
+    let pasted = "\u{1b}[2J\u{9b}31m\u{202e}\n\nok";
+    let dir = directory();
+    let db = dir.path().join("gate.db");
+    drop(Host::start(&db));
+    for args in [
+        &["audit", "search", "--since", pasted][..],
+        &[pasted],
+        &["show", pasted],
+        &["settle", "0a", "--outcome", pasted, "--as", "olga"],
+        &["settle", "0a", "--outcome", "done", "--result", pasted, "--as", "olga"],
+        &["reject", "0a", "--as", pasted],
+        &["backup", pasted],
+        &["--db", pasted, "pending"],
+    ] {
+        for json in [&[][..], &["--json"]] {
+            // A backup is made where it was asked for.
+            let mut command = command(Some(&db), &[args, json].concat());
+            command.current_dir(dir.path());
+            let failed = ran(command);
+            let said = (failed.stdout + &failed.stderr).replace(['\n', '\t'], "");
+            assert!(said.chars().all(|c| countersign::escape::classify(c).is_none()), "{args:?} {said:?}");
+            assert!(!said.is_empty(), "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn a_database_that_is_named_wins_over_the_environment() {
+    let dir = directory();
+    let (named, other) = (dir.path().join("named.db"), dir.path().join("other.db"));
+    let token = Host::start(&named).tell("plan shoes");
+    drop(Host::start(&other));
+    run(&other, &["show", &token]).failed(1);
+    run(&other, &["--db", named.to_str().unwrap(), "show", &token]).done();
+    run(&other, &["show", &token, "--db", named.to_str().unwrap()]).done();
+}

@@ -2,7 +2,8 @@
 
 use std::process::Stdio;
 
-use super::run::{command, ran};
+use super::host::Host;
+use super::run::{command, directory, lengthen, ran};
 
 fn help(args: &[&str]) -> String {
     let mut all = args.to_vec();
@@ -54,6 +55,14 @@ fn the_help_says_who_can_approve_and_how_to_keep_an_agent_from_it() {
     ] {
         assert!(help.contains(said), "{said}\n{help}");
     }
+    let readme = include_str!("../../README.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "**Whoever can write the database file can approve.**",
+        "run it as another user than the owner of the file",
+        "give it no shell, and no tool that runs commands",
+    ] {
+        assert!(readme.contains(said), "{said}");
+    }
 }
 
 #[test]
@@ -74,5 +83,36 @@ fn a_pipe_that_closes_early_is_no_panic() {
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0));
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
+}
+
+#[test]
+fn a_pipe_that_closes_in_the_middle_of_an_export_is_no_panic() {
+    use std::io::{BufRead as _, BufReader};
+    let dir = directory();
+    let db = dir.path().join("gate.db");
+    drop(Host::start(&db));
+    // More than any pipe holds.
+    lengthen(&db, 5_000);
+    for args in [
+        &["audit", "export", "--format", "jsonl"][..],
+        &["audit", "export", "--format", "csv"],
+        &["audit", "search", "--limit", "5000"],
+        &["audit", "search", "--limit", "5000", "--json"],
+        &["audit", "tail", "-n", "5000"],
+    ] {
+        let mut child = command(Some(&db), args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut reader = BufReader::with_capacity(16, child.stdout.take().unwrap());
+        // As `head -c 1` would.
+        assert!(!reader.fill_buf().unwrap().is_empty());
+        drop(reader);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
     }
 }

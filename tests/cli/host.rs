@@ -90,6 +90,9 @@ fn a_host_answers_every_order() {
         let answer = match verb {
             "hello" => Ok("hello".to_owned()),
             "plan" => agent.create(plan(Approval::NotNeeded)).map(|made| made.plan_token.to_string()),
+            "brief" => agent
+                .create(plan(Approval::NotNeeded).ttl(Duration::from_millis(1)))
+                .map(|made| made.plan_token.to_string()),
             "gated" => agent.create(plan(Approval::required())).map(|made| made.plan_token.to_string()),
             "quorum" => agent.create(plan(Approval::Required { quorum: 2 })).map(|made| made.plan_token.to_string()),
             "hostile" => {

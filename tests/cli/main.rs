@@ -7,6 +7,8 @@ mod errors;
 mod help;
 mod host;
 mod inspection;
+mod names;
+mod progress;
 mod recovery;
 mod run;
 mod serving;

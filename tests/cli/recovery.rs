@@ -29,6 +29,9 @@ fn a_killed_hosts_plan_is_found_marked_and_settled() {
     run(&db, &["audit", "verify"]).done();
     let recovered = run(&db, &["recover", "--json"]).json();
     assert_eq!(recovered["uncertain"][0], token);
+    // Its dead owner is forgotten: nobody is sent to look for an unknown one.
+    let listed = run(&db, &["executing"]).done();
+    assert!(listed.contains("\tuncertain\t1\t") && listed.contains("\t-\t"), "{listed}");
     let settled = run(&db, &settle).done();
     assert!(settled.starts_with("It is executed now. Recorded as olga via cli:"), "{settled}");
     assert!(run(&db, &settle).failed(1).contains("NOT_EXECUTING"));

@@ -15,3 +15,4 @@ mod regate;
 mod settle;
 mod tamper;
 mod tokens;
+mod walk;

@@ -185,13 +185,15 @@ fn a_state_set_by_hand_is_named() {
 
 #[test]
 fn an_edited_payload_is_named_alone_and_with_its_fingerprint() {
-    let said =
-        named(|scene, sql| run(sql, "UPDATE plans SET payload = '{\"id\":5}' WHERE plan_token = ?1", &scene.open));
-    assert!(said.contains("payload does not match"), "{said}");
     let other = countersign::fingerprint(&json!({"id": 5})).unwrap();
-    let statement = format!("UPDATE plans SET payload = '{{\"id\":5}}', fingerprint = '{other}' WHERE plan_token = ?1");
-    let said = named(|scene, sql| run(sql, &statement, &scene.open));
-    assert!(said.contains("seal"), "{said}");
+    for of in [|scene: &Scene| scene.open.clone(), |scene: &Scene| scene.executed.clone()] {
+        let alone = "UPDATE plans SET payload = '{\"id\":5}' WHERE plan_token = ?1";
+        let said = named(|scene, sql| run(sql, alone, &of(scene)));
+        assert!(said.contains("payload does not match"), "{said}");
+        let both = format!("UPDATE plans SET payload = '{{\"id\":5}}', fingerprint = '{other}' WHERE plan_token = ?1");
+        let said = named(|scene, sql| run(sql, &both, &of(scene)));
+        assert!(said.contains("seal"), "{said}");
+    }
 }
 
 #[test]
@@ -209,22 +211,25 @@ fn every_sealed_column_is_held() {
         "expires_at = expires_at + 1",
         "seal = replace(seal, substr(seal, 1, 1), 'f') || substr(seal, 65)",
     ] {
-        let scene = scene();
-        edit(&scene, |sql| run(sql, &format!("UPDATE plans SET {column} WHERE plan_token = ?1"), &scene.half));
-        let changed: bool = scene
-            .world
-            .sql()
-            .query_row(
-                "SELECT seal <> ?2 FROM plans WHERE plan_token = ?1",
-                [scene.half.plan_token.as_str(), scene.half.seal.as_str()],
-                |row| row.get(0),
-            )
-            .unwrap();
-        if column.starts_with("seal") && !changed {
-            continue; // The first digit was an f.
+        for of in [|scene: &Scene| scene.half.clone(), |scene: &Scene| scene.executed.clone()] {
+            let scene = scene();
+            let plan = of(&scene);
+            edit(&scene, |sql| run(sql, &format!("UPDATE plans SET {column} WHERE plan_token = ?1"), &plan));
+            let changed: bool = scene
+                .world
+                .sql()
+                .query_row(
+                    "SELECT seal <> ?2 FROM plans WHERE plan_token = ?1",
+                    [plan.plan_token.as_str(), plan.seal.as_str()],
+                    |row| row.get(0),
+                )
+                .unwrap();
+            if column.starts_with("seal") && !changed {
+                continue; // The first digit was an f.
+            }
+            let found = verify(&scene, None).difference.unwrap_or_else(|| panic!("{column} was not found"));
+            assert!(found.what.contains("seal"), "{column}: {found}");
         }
-        let found = verify(&scene, None).difference.unwrap_or_else(|| panic!("{column} was not found"));
-        assert!(found.what.contains("seal"), "{column}: {found}");
     }
 }
 
@@ -238,8 +243,10 @@ fn edited_approvals_are_named() {
         "UPDATE approvals SET approved_at = approved_at + 1 WHERE plan_token = ?1",
         "INSERT INTO approvals SELECT plan_token, 'mallory', seal, channel, approved_at FROM approvals WHERE plan_token = ?1",
     ] {
-        let said = named(|scene, sql| run(sql, change, &scene.half));
-        assert!(said.contains("approvals are not the ones in the audit"), "{change}: {said}");
+        for of in [|scene: &Scene| scene.half.clone(), |scene: &Scene| scene.executed.clone()] {
+            let said = named(|scene, sql| run(sql, change, &of(scene)));
+            assert!(said.contains("approvals are not the ones in the audit"), "{change}: {said}");
+        }
     }
     let said = named(|_, sql| {
         sql.execute("INSERT INTO approvals VALUES (?1, 'mallory', 'x', 'library', 1)", [never_issued()]).unwrap();

@@ -152,7 +152,7 @@ pub(crate) fn search(session: &Session, filter: &Filter, limit: u32, newest_firs
 }
 
 pub(crate) fn verify(session: &Session, head: Option<&Head>, out: &mut Out) -> Outcome {
-    let mut progress = Progress::new("verify");
+    let mut progress = Progress::new("verify", out);
     let report = session.operator(None)?.audit().verify_with(head, &mut |done, total| {
         progress.show(|| progress::share(done, total));
     })?;

@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use countersign::Error;
-use countersign::escape::visible;
+use countersign::escape::{classify, visible};
 use serde_json::json;
 
 use crate::out::{Out, Style};
@@ -78,6 +78,27 @@ impl Failure {
         };
         ExitCode::from(exit)
     }
+}
+
+/// A command line that could not be read; or that asked for help, which is no failure.
+pub(crate) fn command_line(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let json = arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json");
+    // The message repeats arguments, which may have been pasted from anywhere.
+    let hidden = |argument: &std::ffi::OsString| argument.to_string_lossy().chars().any(|c| classify(c).is_some());
+    if json || arguments.iter().any(hidden) {
+        let text = error.render().to_string();
+        let (message, hint) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let message = words(message.strip_prefix("error: ").unwrap_or(message));
+        return Failure::usage("USAGE", message, words(hint)).report(&mut Out::new(json));
+    }
+    let _ = error.print();
+    ExitCode::from(2)
 }
 
 /// What to do, in this program's words, where the library's own hint speaks to hosts.

@@ -39,7 +39,7 @@ pub(crate) fn stats(session: &Session, out: &mut Out) -> Outcome {
 }
 
 pub(crate) fn doctor(path: &Path, head: Option<Head>, out: &mut Out) -> Outcome {
-    let mut progress = Progress::new("audit chain");
+    let mut progress = Progress::new("audit chain", out);
     let mut doctor = Doctor::new(path).progress(|done, total| progress.show(|| progress::share(done, total)));
     if let Some(head) = head {
         doctor = doctor.head(head);

@@ -23,7 +23,10 @@ use out::Out;
 use session::Session;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return fail::command_line(&error),
+    };
     let mut out = Out::new(args.json);
     let outcome = run(args, &mut out).and_then(|()| out.flush());
     match outcome {

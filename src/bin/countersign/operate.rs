@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::Duration;
 
-use countersign::{Liveness, Outcome as Verified, PlanToken, Settled, StuckPlan};
+use countersign::{Liveness, Outcome as Verified, PlanToken, Settled, State, StuckPlan};
 use serde_json::json;
 
 use crate::args;
@@ -41,7 +41,7 @@ pub(crate) fn executing(session: &Session, limit: u32, out: &mut Out) -> Outcome
         if listing.total > listing.items.len() as u64 {
             out.line(&format!("{} of {}: raise --limit to see more.", listing.items.len(), listing.total))?;
         }
-        out.line("alive: leave it to its host. dead: recover, then settle. unknown: make sure that it is gone, then mark-interrupted.")?;
+        out.line("uncertain: find out what happened, then settle. alive: leave it to its host. dead: recover, then settle. unknown: make sure that it is gone, then mark-interrupted.")?;
     }
     Ok(())
 }
@@ -51,6 +51,8 @@ fn row(stuck: &StuckPlan) -> Vec<Cell> {
     let owner = match stuck.owner {
         Liveness::Alive => "alive",
         Liveness::Dead => "dead",
+        // Recovered: its owner was found dead and forgotten, and only a person's word is missing.
+        Liveness::Unknown if plan.state == State::Uncertain => "-",
         Liveness::Unknown => "unknown",
     };
     vec![
@@ -181,7 +183,7 @@ pub(crate) fn sweep(session: &Session, by: Option<&str>, out: &mut Out) -> Outco
 }
 
 pub(crate) fn purge(session: &Session, older_than: Duration, by: Option<&str>, out: &mut Out) -> Outcome {
-    let mut progress = Progress::new("purge");
+    let mut progress = Progress::new("purge", out);
     let purged = session.operator(by)?.purge_with(older_than, &mut |purged, seen| {
         progress.show(|| format!("{purged} plans purged, {seen} looked at"));
     })?;

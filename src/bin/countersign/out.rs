@@ -24,6 +24,7 @@ pub(crate) struct Out {
     stdout: BufWriter<Stdout>,
     json: bool,
     terminal: bool,
+    watched: bool,
     colour: bool,
     colour_err: bool,
 }
@@ -37,6 +38,7 @@ impl Out {
             stdout: BufWriter::new(io::stdout()),
             json,
             terminal,
+            watched: terminal && io::stderr().is_terminal() && !json,
             colour: wanted && terminal && !json,
             colour_err: wanted && io::stderr().is_terminal(),
         }
@@ -48,6 +50,11 @@ impl Out {
 
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal
+    }
+
+    /// A person looks on, and nothing that is printed is for a program.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
     }
 
     pub(crate) fn flush(&mut self) -> Outcome {

@@ -1,7 +1,9 @@
 //! A line that is overwritten while something long goes on, on a terminal alone.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::time::{Duration, Instant};
+
+use crate::out::Out;
 
 pub(crate) struct Progress {
     what: &'static str,
@@ -11,8 +13,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(what: &'static str) -> Self {
-        Self { what, started: Instant::now(), shown: None, on: std::io::stderr().is_terminal() }
+    pub(crate) fn new(what: &'static str, out: &Out) -> Self {
+        Self { what, started: Instant::now(), shown: None, on: out.is_watched() }
     }
 
     /// Once it takes longer than a moment, at most ten times a second. A terminal that went away is no reason to stop.
