@@ -119,6 +119,8 @@ impl PreparedPlan {
 }
 
 pub(crate) fn create(inner: &Inner, actor: &Actor, plan: &PreparedPlan) -> Result<Created> {
+    // Everything that can be done before the lock is.
+    let plan_token = PlanToken::generate()?;
     inner.write(actor, |tx| {
         let caller = actor.name.as_str();
         if let Some(key) = &plan.key
@@ -141,7 +143,7 @@ pub(crate) fn create(inner: &Inner, actor: &Actor, plan: &PreparedPlan) -> Resul
             return Ok(Err(plan.refuse(caller, Refusal::new(RefusalCode::TooManyPending))));
         }
         let mut row = PlanRow {
-            plan_token: PlanToken::generate()?.as_str().to_owned(),
+            plan_token: plan_token.as_str().to_owned(),
             tool: plan.tool.clone(),
             caller: caller.to_owned(),
             state: lifecycle::first(gated),

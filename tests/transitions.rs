@@ -173,6 +173,8 @@ fn plant(sql: &Connection, token: &str, state: &str, gated: bool) {
 #[test]
 fn the_trigger_on_plans_lets_exactly_the_tables_pairs_through() {
     let (_directory, sql) = file();
+    // A CHECK refuses some of these rows too, and before the trigger.
+    sql.execute_batch("PRAGMA ignore_check_constraints = ON").unwrap();
     let legal: BTreeSet<(&str, &str)> = LEGAL.iter().map(|(from, _, to)| (*from, *to)).collect();
     for (n, from) in STATES.into_iter().enumerate() {
         for (m, to) in STATES.into_iter().enumerate() {
@@ -258,28 +260,25 @@ fn an_immutable_column_never_changes_and_a_gate_never_opens() {
     assert!(sql.execute("UPDATE plans SET gated = 0", []).unwrap_err().to_string().contains("stays gated"));
 }
 
-/// The names in the first `IN (...)` after a word.
-fn listed(text: &str, after: &str) -> BTreeSet<String> {
+/// The quoted words between these two.
+fn named(text: &str, after: &str, before: &str) -> BTreeSet<String> {
     let rest = &text[text.find(after).unwrap_or_else(|| panic!("{after} is not in {text}"))..];
-    let list = &rest[rest.find("IN (").unwrap() + 4..];
-    let list = &list[..list.find(')').unwrap()];
-    list.split(',').map(|name| name.trim().trim_matches('\'').to_owned()).collect()
+    let part = &rest[..rest.find(before).unwrap_or_else(|| panic!("{before} does not follow {after}"))];
+    part.split('\'').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 #[test]
 fn sqls_lists_of_states_are_the_rust_sets() {
     let (_directory, sql) = file();
-    let live: BTreeSet<String> =
-        State::ALL.into_iter().filter(|state| !state.is_terminal()).map(|state| state.as_str().to_owned()).collect();
-    assert_eq!(listed(&schema_of(&sql, "plans_live"), "WHERE"), live);
     let plans = schema_of(&sql, "plans");
-    assert_eq!(listed(&plans, "state_is_known"), set(&STATES));
-    assert_eq!(listed(&plans, "a_settled_plan_has_its_time"), set(&TERMINAL));
-    assert_eq!(listed(&schema_of(&sql, "plans_delete_settled"), "WHEN"), set(&TERMINAL));
-    assert_eq!(listed(&schema_of(&sql, "tombstones"), "kind_is_terminal"), set(&TERMINAL));
-    assert_eq!(listed(&schema_of(&sql, "plans_first_state"), "WHEN"), set(&["previewed", "awaiting_approval"]));
-    let pairs: BTreeSet<String> = LEGAL.iter().map(|(from, _, to)| format!("{from}>{to}")).collect();
-    assert_eq!(listed(&schema_of(&sql, "plans_state_pair"), "WHEN"), pairs);
+    assert_eq!(named(&plans, "state_is_known", "gated "), set(&STATES));
+    assert_eq!(named(&plans, "a_settled_plan_has_its_time", "= (settled_at"), set(&TERMINAL));
+    assert_eq!(named(&schema_of(&sql, "plans_delete_settled"), "WHEN", "BEGIN"), set(&TERMINAL));
+    assert_eq!(named(&schema_of(&sql, "tombstones"), "kind_is_terminal", "caller"), set(&TERMINAL));
+    let first = set(&["previewed", "awaiting_approval"]);
+    assert_eq!(named(&schema_of(&sql, "plans_first_state"), "WHEN", "BEGIN"), first);
+    // What is live is what has not settled, and that is what the constraint ties to the states.
+    assert!(schema_of(&sql, "plans_live").ends_with("WHERE settled_at IS NULL"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::Options;
 use crate::figures::{Figures, median};
 
 /// A value whose JSON has about this many bytes.
-fn value(bytes: usize) -> Value {
+pub(crate) fn of_size(bytes: usize) -> Value {
     let row = |number: usize| {
         json!({
             "sku": format!("TEA-{number:06}"), "name": "Assam, second flush", "price_cents": 1290 + number,
@@ -23,7 +23,7 @@ fn value(bytes: usize) -> Value {
 
 pub(crate) fn run(options: &Options, figures: &mut Figures) {
     for (name, bytes) in [("1 KiB", 1 << 10), ("100 KiB", 100 << 10), ("1 MiB", (1 << 20) - 64)] {
-        let value = value(bytes);
+        let value = of_size(bytes);
         let rounds = (if options.quick { 20 << 20 } else { 100 << 20 } / bytes).clamp(20, 20_000);
         let (mut plain, mut ours) = (Vec::new(), Vec::new());
         for _ in 0..rounds {

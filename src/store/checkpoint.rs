@@ -15,8 +15,11 @@ use super::busy;
 /// SQLite's own threshold: about 4 MiB of log.
 const PAGES: i32 = 1_000;
 
-/// How long the others may be kept waiting because somebody still reads the log.
+/// How long the others may be kept waiting because somebody still reads an older part of the log.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// When an attempt that was in vain is repeated, unless the log doubles before.
+const PAUSE: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// SQLite calls the hook on the thread that commits, and rusqlite's hook carries no state of its own.
@@ -33,15 +36,10 @@ pub(super) fn install(connection: &Connection) {
 }
 
 /// When one connection does the next one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Checkpoints {
-    at: i32,
-}
-
-impl Default for Checkpoints {
-    fn default() -> Self {
-        Self { at: PAGES }
-    }
+    /// The last one was in vain: the next one at this length of the log, or at this time.
+    again: Option<(i32, Instant)>,
 }
 
 impl Checkpoints {
@@ -49,18 +47,20 @@ impl Checkpoints {
     pub(super) fn after_commit(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let pages = LOG_PAGES.replace(0);
         if pages < PAGES {
-            self.at = PAGES;
-        }
-        if pages < self.at {
+            self.again = None;
             return Ok(());
         }
-        // Who reads holds the log. To wait for that again and again would cost more than a log that grows, so the next
-        // attempt comes when the log is twice as long.
-        self.at = pages.saturating_mul(2);
+        if self.again.is_some_and(|(length, time)| pages < length && Instant::now() < time) {
+            return Ok(());
+        }
+        // Whoever reads holds the log, whoever copies it shuts the others out, and to try at each commit would cost more
+        // than a log that grows.
+        self.again = Some((pages.saturating_mul(2), Instant::now() + PAUSE));
+        // Most of it, while the others go on.
         checkpoint(connection, "PASSIVE")?;
         busy::arm(busy::deadline(Instant::now(), PATIENCE));
         if checkpoint(connection, "RESTART")? {
-            self.at = PAGES;
+            self.again = None;
         }
         Ok(())
     }

@@ -7,9 +7,11 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::Mutex;
 
 use sha2::{Digest as _, Sha256};
 
+use super::lock;
 use super::tx::Seen;
 use crate::names::hex;
 
@@ -17,6 +19,8 @@ use crate::names::hex;
 pub(super) struct HeadFile {
     file: Option<File>,
     store_id: String,
+    /// The number of the row that this process wrote last.
+    written: Mutex<i64>,
 }
 
 impl HeadFile {
@@ -34,14 +38,14 @@ impl HeadFile {
                 "the head file cannot be opened ({error}); an older copy put over the database is noticed only while a gate is open"
             ));
         }
-        Self { file: file.ok(), store_id }
+        Self { file: file.ok(), store_id, written: Mutex::default() }
     }
 
     /// What the file says, for somebody who only looks: nothing is created.
     pub(super) fn observe(directory: &Path, store_id: String) -> Option<Seen> {
         #[allow(clippy::disallowed_methods, reason = "the head file, never the database")]
         let file = File::open(directory.join("head")).ok();
-        Self { file, store_id }.read()
+        Self { file, store_id, written: Mutex::default() }.read()
     }
 
     /// What the file says. Another process may be writing it right now, so a torn line is read again.
@@ -64,9 +68,16 @@ impl HeadFile {
         Some((store.to_owned(), Seen { seq, hash: hash.to_owned() }))
     }
 
-    pub(super) fn write(&self, seen: &Seen) {
+    /// Called after the writer was given back, so threads come in any order: an older head is not written over a newer
+    /// one, unless an operator accepted that the file was put back.
+    pub(super) fn write(&self, seq: i64, hash: &str, accepted: bool) {
         let Some(file) = &self.file else { return };
-        let said = format!("{} {:020} {}", self.store_id, seen.seq, seen.hash);
+        let mut written = lock(&self.written);
+        if seq <= *written && !accepted {
+            return;
+        }
+        *written = seq;
+        let said = format!("{} {seq:020} {hash}", self.store_id);
         let line = format!("{said} {}\n", checksum(&said));
         // Best effort: what is lost here is one way to notice a restore, never a commit.
         let _ = file.write_all_at(line.as_bytes(), 0);

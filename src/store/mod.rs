@@ -15,6 +15,7 @@ mod audit_index;
 mod backup;
 mod busy;
 mod checkpoint;
+mod conn;
 mod connections;
 pub(crate) mod doctor;
 mod fs_check;
@@ -22,6 +23,7 @@ mod head_file;
 pub(crate) mod open;
 pub(crate) mod pool;
 mod queries;
+mod queue;
 pub(crate) mod read;
 pub(crate) mod rows;
 mod schema;
@@ -46,9 +48,10 @@ use crate::error::{Error, Result};
 use crate::failpoint::hit;
 use crate::names::{Actor, Channel};
 use crate::refusal::RefusalCode;
+use conn::Conn;
 use fs_check::FileStat;
 use head_file::HeadFile;
-use pool::{Conn, OpenOptions, PooledConn, Pools};
+use pool::{OpenOptions, Pools};
 use read::Reader;
 use sql_error::sql_error;
 use transaction::Transaction;
@@ -168,7 +171,7 @@ impl Store {
         })?;
         // A new file, or one that came without its head: from now on there is one to miss.
         if let (None, Some(head), false) = (&said, &seen, backup) {
-            file.write(head);
+            file.write(head.seq, &head.hash, true);
         }
         *lock(&self.seen) = seen;
         // Set once, by the opening of the gate.
@@ -196,7 +199,7 @@ impl Store {
         if answer.as_ref().is_err_and(Error::is_ambiguous) {
             self.barrier();
         }
-        self.answer(answer)
+        self.answer(answer, Guard::Check)
     }
 
     /// As `write`, by an operator who accepts that the file was put back: the remembered head is not asked for.
@@ -228,7 +231,7 @@ impl Store {
         if answer.as_ref().is_err_and(Error::is_ambiguous) {
             self.barrier();
         }
-        self.answer(answer)
+        self.answer(answer, Guard::Accept)
     }
 
     /// Takes the write lock. Where the main file changed since the last look (a checkpoint, or a copy put over it), the
@@ -271,7 +274,7 @@ impl Store {
 
     fn write_on<T>(
         &self,
-        conn: &mut PooledConn,
+        conn: &mut Conn,
         actor: &Actor,
         started: Instant,
         guard: Guard,
@@ -294,9 +297,12 @@ impl Store {
     }
 
     /// Tells of what was committed, after the writer was given back: what is told may take its time.
-    fn answer<T>(&self, done: Result<Committed<T>>) -> Result<T> {
+    fn answer<T>(&self, done: Result<Committed<T>>, guard: Guard) -> Result<T> {
         let (answer, events) = done?;
-        if !events.is_empty() {
+        if let Some(head) = events.last() {
+            if let Some(file) = self.head_file.get() {
+                file.write(head.seq, &head.hash, matches!(guard, Guard::Accept));
+            }
             self.watch.committed();
             crate::report::events(&events);
         }
@@ -347,9 +353,6 @@ impl Store {
         hit("before_commit");
         sql.commit().map_err(|error| sql_error::commit_error(error, started))?;
         hit("after_commit");
-        if let (Some(file), Some(seen), false) = (self.head_file.get(), &seen, events.is_empty()) {
-            file.write(seen);
-        }
         *lock(&self.seen) = seen;
         Ok((answer, events))
     }

@@ -7,6 +7,7 @@
 //! with a leaked BEGIN the next caller would block every other process.
 
 use std::mem;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,13 +18,13 @@ use rusqlite::Connection;
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use super::busy;
-use super::checkpoint::Checkpoints;
+use super::conn::Conn;
 use super::connections::{Connections, Counted};
 use super::fs_check::{self, FileStat, shown};
 use super::open::{self, OpenFile, Role};
+use super::queue::{Place, Queue};
 use super::schema::Created;
 use super::sql_error::sql_error;
-use super::transaction::Transaction;
 use crate::error::{Error, Result};
 
 /// How often a caller asks again whether a connection can be opened, or why none could, where nobody would wake it.
@@ -66,6 +67,27 @@ impl ConnHooks {
 /// A connection on loan.
 pub(crate) type PooledConn = r2d2::PooledConnection<Manager>;
 
+/// The writing connection on loan.
+pub(crate) struct Writer<'a> {
+    /// Given back first: whoever is next finds it in its pool.
+    conn: PooledConn,
+    _place: Place<'a>,
+}
+
+impl Deref for Writer<'_> {
+    type Target = Conn;
+
+    fn deref(&self) -> &Conn {
+        &self.conn
+    }
+}
+
+impl DerefMut for Writer<'_> {
+    fn deref_mut(&mut self) -> &mut Conn {
+        &mut self.conn
+    }
+}
+
 /// The connections of one open database.
 pub(crate) struct Pools {
     path: PathBuf,
@@ -75,6 +97,8 @@ pub(crate) struct Pools {
     hooks: ConnHooks,
     /// `None` only while it is dropped.
     pools: Option<(Pool, Pool)>,
+    /// Who waits for the writer.
+    queue: Queue,
     connections: Arc<Connections>,
     /// Dropped last: the file is open until the connections are closed.
     _entry: OpenFile,
@@ -109,6 +133,7 @@ impl Pools {
             opened_by: std::process::id(),
             hooks: options.hooks.clone(),
             pools: Some((writer, reader)),
+            queue: Queue::default(),
             connections,
             path: opened.path,
             _entry: opened.entry,
@@ -150,9 +175,11 @@ impl Pools {
 
     /// The one writing connection. Waits in the queue of this process, at most until the deadline counted from
     /// `started`.
-    pub(crate) fn writer(&self, started: Instant) -> Result<PooledConn> {
+    pub(crate) fn writer(&self, started: Instant) -> Result<Writer<'_>> {
         let (writer, _) = self.pools.as_ref().ok_or_else(Error::closed)?;
-        writer.checkout(started, self.busy_deadline)
+        let place = self.queue.enter(busy::deadline(started, self.busy_deadline));
+        let place = place.ok_or_else(|| Error::busy(started.elapsed()))?;
+        Ok(Writer { conn: writer.checkout(started, self.busy_deadline)?, _place: place })
     }
 
     /// A connection that refuses to write.
@@ -166,7 +193,7 @@ impl Pools {
     pub(super) fn dedicated(&self, busy_deadline: Duration) -> Result<Conn> {
         let hooks = self.hooks.clone();
         let manager = Manager::new(Role::Reader, None, &self.path, self.file_id, self.busy_deadline, hooks);
-        Ok(Conn { busy_deadline, ..manager.conn()? })
+        manager.conn(busy_deadline)
     }
 }
 
@@ -297,15 +324,9 @@ impl Manager {
     }
 
     /// Counted before it is opened, so that nobody misses one that is on its way.
-    fn conn(&self) -> Result<Conn> {
+    fn conn(&self, busy_deadline: Duration) -> Result<Conn> {
         let counted = Counted::enter(&self.connections)?;
-        Ok(Conn {
-            sql: self.open()?,
-            _counted: counted,
-            busy_deadline: self.busy_deadline,
-            checkpoints: Checkpoints::default(),
-            broken: false,
-        })
+        Ok(Conn::new(self.open()?, busy_deadline, counted))
     }
 
     fn open(&self) -> Result<Connection> {
@@ -335,7 +356,7 @@ impl ManageConnection for Manager {
     type Error = Error;
 
     fn connect(&self) -> Result<Conn> {
-        let opened = self.conn();
+        let opened = self.conn(self.busy_deadline);
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         *failure = None;
         match opened {
@@ -354,55 +375,6 @@ impl ManageConnection for Manager {
 
     fn has_broken(&self, conn: &mut Conn) -> bool {
         conn.is_broken()
-    }
-}
-
-/// A connection of a pool.
-pub(crate) struct Conn {
-    sql: Connection,
-    _counted: Counted,
-    busy_deadline: Duration,
-    checkpoints: Checkpoints,
-    broken: bool,
-}
-
-impl Conn {
-    /// For statements outside a transaction: each waits for locks at most until the deadline of the verb that checked
-    /// this connection out, or a deadline of its own when that one is over.
-    pub(crate) fn sql(&self) -> &Connection {
-        busy::arm_if_past(self.busy_deadline);
-        &self.sql
-    }
-
-    /// BEGIN IMMEDIATE: takes the write lock now, so that nothing read inside can be stale. Dropped, it rolls back.
-    pub(crate) fn begin_immediate(&self, started: Instant) -> Result<Transaction<'_>> {
-        busy::arm(busy::deadline(started, self.busy_deadline));
-        Transaction::immediate(&self.sql).map_err(|e| sql_error(e, started))
-    }
-
-    /// A read transaction: all of its statements see the state of this moment. It must end before host code runs,
-    /// because the log cannot be reset beneath it.
-    pub(crate) fn begin_read(&self) -> Result<Transaction<'_>> {
-        let started = Instant::now();
-        busy::arm(busy::deadline(started, self.busy_deadline));
-        Transaction::snapshot(&self.sql).map_err(|e| sql_error(e, started))
-    }
-
-    /// To be called after a commit. A checkpoint that fails changes no answer: what was committed stands in the log.
-    pub(crate) fn checkpoint(&mut self) {
-        if let Err(error) = self.checkpoints.after_commit(&self.sql) {
-            crate::report::problem(&format!("the write-ahead log cannot be folded into the database: {error}"));
-        }
-    }
-
-    /// The pool closes this connection when it comes back: after a COMMIT that failed on I/O its page cache may show a
-    /// state that the disk does not hold.
-    pub(crate) fn mark_broken(&mut self) {
-        self.broken = true;
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken || !self.sql.is_autocommit()
     }
 }
 

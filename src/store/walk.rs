@@ -6,7 +6,7 @@ use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator as _;
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, OptionalExtension as _, Row, Rows};
 
-use super::pool::Conn;
+use super::conn::Conn;
 use super::queries as q;
 use super::read::Reader;
 use super::rows::{self, FullRow};

@@ -15,8 +15,9 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::conn::Conn;
 use super::lock;
-use super::pool::{Conn, Pools};
+use super::pool::Pools;
 use super::queries as q;
 use super::sql_error::sql_error;
 use crate::clock::Clock;

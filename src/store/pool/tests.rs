@@ -28,9 +28,9 @@ const SHORT: Duration = Duration::from_millis(60);
 fn every_connection_of_both_pools_has_its_settings() {
     let (_dir, pools) = opened(LONG);
     let now = Instant::now();
-    for (conn, role) in
-        [(pools.writer(now).expect("writer"), Role::Writer), (pools.reader().expect("reader"), Role::Reader)]
-    {
+    let (writer, reader) = (pools.writer(now).expect("writer"), pools.reader().expect("reader"));
+    let (writer, reader): (&Conn, &Conn) = (&writer, &reader);
+    for (conn, role) in [(writer, Role::Writer), (reader, Role::Reader)] {
         verify_settings(conn.sql(), role, now).expect("settings");
         let one = |sql: &str| conn.sql().query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a number");
         assert_eq!(one("PRAGMA synchronous"), 2);
