@@ -1,156 +1,174 @@
-//! What each verb costs as the file grows: 1,000, 100,000 and 1,000,000 settled plans with five audit rows each.
+//! What each verb costs as the file grows: 1,000, 100,000 and 1,000,000 settled plans with five audit rows each. The
+//! three files are asked in turn, so that the disk's own swings meet all of them.
 
-use std::path::Path;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use countersign::{Approval, Gate, NewPlan, Outcome, Redeem};
-use rusqlite::{Connection, params};
-use sha2::{Digest as _, Sha256};
+use countersign::{Agent, Approval, AuditQuery, Created, Gate, NewPlan, Operator, Outcome, Redeem, Reviewer};
 
 use crate::figures::{Figures, median};
+#[path = "../audit/fill.rs"]
+#[allow(dead_code, reason = "the bench of the audit asks for more")]
+mod fill;
+#[cfg(feature = "approval-server")]
+#[path = "routes.rs"]
+mod routes;
 
-const SIZES: [u64; 3] = [1_000, 100_000, 1_000_000];
-const NAMES: [&str; 10] = [
-    "create",
-    "approve",
-    "begin_execute",
-    "confirm",
-    "reject",
-    "plan",
-    "history",
-    "pending(100)",
-    "executing",
-    "recover",
-];
+const SIZES: [u32; 3] = [1_000, 100_000, 1_000_000];
+const ROUNDS: u32 = 400;
+
+/// The argument that makes this program the process whose memory is looked at.
+pub(crate) const CHILD: &str = "--child-memory";
+
+/// One file with its handles.
+struct Site {
+    path: PathBuf,
+    plans: u32,
+    /// Name and seconds, in the order in which they are measured.
+    samples: Vec<(&'static str, Vec<f64>)>,
+    agent: Agent,
+    reviewer: Reviewer,
+    operator: Operator,
+    #[cfg(feature = "approval-server")]
+    routes: routes::Routes,
+    _gate: Gate,
+}
 
 pub(crate) fn run(figures: &mut Figures) {
-    let mut medians: Vec<[f64; 10]> = Vec::new();
-    for size in SIZES {
-        let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(".").expect("a directory on this disk");
-        let path = directory.path().join("gate.db");
+    let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(".").expect("a directory on this disk");
+    let mut sites = SIZES.map(|size| {
+        let path = directory.path().join(format!("{size}.db"));
         drop(Gate::open(&path).expect("the gate opens"));
-        fill(&path, size);
+        fill::fill(&path, size);
         let bytes = std::fs::metadata(&path).expect("the file is there").len();
-        figures.note(format!("file bytes a plan, {size} plans"), bytes as f64 / size as f64, "bytes");
-        medians.push(measure(&path));
-        figures.at_most(format!("memory of this process with {size} plans, MB"), resident_mb(), 20.0 + 40.0);
-    }
-    for (at, name) in NAMES.iter().enumerate() {
-        for (size, medians) in SIZES.iter().zip(&medians) {
-            figures.note(format!("{name}, {size} plans"), medians[at] * 1e6, "us");
+        figures.note(format!("file bytes a plan, {size} plans"), bytes as f64 / f64::from(size), "bytes");
+        Site::open(path, size)
+    });
+    for round in 0..ROUNDS {
+        sites.rotate_left(1);
+        for site in &mut sites {
+            site.round(round);
         }
-        figures.at_most(format!("{name}, largest file over smallest"), medians[2][at] / medians[0][at], 1.3);
+    }
+    sites.sort_by_key(|site| site.plans);
+    let mut medians = Vec::new();
+    let mut paths = Vec::new();
+    for site in sites {
+        let of_site: Vec<_> = site.samples.into_iter().map(|(name, mut times)| (name, median(&mut times))).collect();
+        medians.push(of_site);
+        paths.push(site.path);
+    }
+    for (at, (name, smallest)) in medians[0].iter().enumerate() {
+        for (size, of_site) in SIZES.iter().zip(&medians) {
+            figures.note(format!("{name}, {size} plans"), of_site[at].1 * 1e6, "us");
+        }
+        figures.at_most(format!("{name}, largest file over smallest"), medians[2][at].1 / smallest, 1.3);
+    }
+    if cfg!(not(feature = "approval-server")) {
+        println!("skipped: page and JSON routes need --features approval-server");
+    }
+    for (size, path) in SIZES.iter().zip(&paths) {
+        figures.at_most(format!("peak memory of a process, {size} plans"), peak_mb(path), 20.0);
     }
 }
 
-/// Settled plans in bulk, their audit rows chained.
-fn fill(path: &Path, plans: u64) {
-    let mut sql = Connection::open(path).expect("opens");
-    sql.execute_batch("PRAGMA synchronous=OFF; PRAGMA recursive_triggers=ON; DROP TRIGGER plans_first_state;")
-        .expect("for the bulk only");
-    let trigger: &str = include_str!("../../migrations/0001_init.sql");
-    let (mut seq, mut prev): (i64, String) = sql
-        .query_row("SELECT seq, hash FROM audit_events ORDER BY seq DESC LIMIT 1", [], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .expect("a head");
-    let now = 1_700_000_000_000_i64;
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    for start in (0..plans).step_by(10_000) {
-        let tx = sql.transaction().expect("begin");
-        {
-            let mut plan = tx
-                .prepare_cached(
-                    "INSERT INTO plans (plan_token, tool, caller, state, gated, approvals_needed, fingerprint, seal, created_at, expires_at, settled_at, attempt, payload)
-                     VALUES (?1, 'update_prices', 'pricing-agent', 'executed', 1, 1, ?2, ?2, ?3, ?3 + 900000, ?3 + 5000, 1, ?4)",
-                )
-                .expect("plan");
-            let mut tombstone = tx
-                .prepare_cached("INSERT INTO tombstones (plan_token, kind, caller, tool, fingerprint, attempt, actor, at) VALUES (?1, 'executed', 'pricing-agent', 'update_prices', ?2, 1, 'pricing-agent', ?3)")
-                .expect("tombstone");
-            let mut audit = tx
-                .prepare_cached(
-                    "INSERT INTO audit_events (seq, at, plan_token, event, tool, caller, actor, channel, fingerprint, instance_id, prev_hash, hash)
-                     VALUES (?1, ?2, ?3, ?4, 'update_prices', 'pricing-agent', 'ada', 'library', ?5, 'bulk', ?6, ?7)",
-                )
-                .expect("audit");
-            for number in start..(start + 10_000).min(plans) {
-                let digest = Sha256::digest(number.to_be_bytes());
-                let (token, fingerprint) = (hex(&digest[..24]), hex(&digest));
-                let payload = format!("{{\"category\":\"tea\",\"number\":{number},\"percent\":-10}}");
-                plan.execute(params![token, fingerprint, now, payload]).expect("plan");
-                tombstone.execute(params![token, fingerprint, now]).expect("tombstone");
-                for event in ["awaiting_approval", "approved", "executing", "host:bulk", "executed"] {
-                    seq += 1;
-                    let hash = hex(&Sha256::digest(prev.as_bytes()));
-                    audit.execute(params![seq, now, token, event, fingerprint, prev, hash]).expect("audit");
-                    prev = hash;
-                }
+impl Site {
+    /// 100 waiting and 100 stuck plans stand in every file.
+    fn open(path: PathBuf, plans: u32) -> Self {
+        let gate = Gate::builder(&path).reconcile(|_| Ok(Outcome::Unknown)).max_pending(1_000).open();
+        let gate = gate.expect("the gate opens");
+        let agent = gate.agent("pricing-agent").expect("a name");
+        for number in 0..100 {
+            create(&agent, &format!("waiting {number}"), Approval::required());
+            let stuck = create(&agent, &format!("stuck {number}"), Approval::NotNeeded);
+            drop(agent.begin_execute(Redeem::stored(&stuck.plan_token, TOOL)).expect("claimed"));
+        }
+        let operator = gate.operator("olga").expect("a name");
+        operator.recover().expect("all uncertain");
+        Self {
+            path,
+            plans,
+            samples: Vec::new(),
+            agent,
+            reviewer: gate.reviewer("ada").expect("a name"),
+            operator,
+            #[cfg(feature = "approval-server")]
+            routes: routes::Routes::new(&gate),
+            _gate: gate,
+        }
+    }
+
+    fn time<T>(&mut self, name: &'static str, f: impl FnOnce(&Self) -> T) -> T {
+        let start = Instant::now();
+        let value = f(self);
+        let seconds = start.elapsed().as_secs_f64();
+        match self.samples.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, times)) => times.push(seconds),
+            None => self.samples.push((name, vec![seconds])),
+        }
+        value
+    }
+
+    fn round(&mut self, round: u32) {
+        let payload = format!("round {round}");
+        let created = self.time("create", |site| create(&site.agent, &payload, Approval::required()));
+        let token = &created.plan_token;
+        self.time("approve", |site| site.reviewer.approve(token, &created.seal)).expect("approved");
+        let redeem = Redeem::stored(token, TOOL);
+        let mut claim = self.time("begin_execute", |site| site.agent.begin_execute(redeem)).expect("claimed");
+        self.time("confirm", |_| claim.confirm_executed(&1)).expect("confirmed");
+        let other = create(&self.agent, &format!("no {round}"), Approval::NotNeeded);
+        self.time("reject", |site| site.reviewer.reject(&other.plan_token, Some("no"))).expect("rejected");
+        self.time("plan", |site| site.agent.plan(token)).expect("read");
+        self.time("history", |site| site.operator.history(token)).expect("read");
+        let done = Duration::from_secs(60);
+        self.time("wait_for_decision", |site| site.agent.wait_for_decision(token, done)).expect("decided");
+        if round.is_multiple_of(10) {
+            self.time("pending(100)", |site| site.reviewer.pending(100)).expect("listed");
+            self.time("executing", |site| site.operator.executing(100)).expect("listed");
+            self.time("recover, 100 stuck", |site| site.operator.recover()).expect("scanned");
+            #[cfg(feature = "approval-server")]
+            for (name, path) in routes::all(token.as_str()) {
+                self.time(name, |site| site.routes.get(&path));
             }
         }
-        tx.commit().expect("commit");
     }
-    let from = trigger.find("CREATE TRIGGER plans_first_state").expect("the trigger stands in the migration");
-    let end = from + trigger[from..].find("END;").expect("it ends") + 4;
-    sql.execute_batch(&trigger[from..end]).expect("the trigger is back");
-    sql.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("checkpointed");
 }
 
-fn measure(path: &Path) -> [f64; 10] {
-    let gate =
-        Gate::builder(path).reconcile(|_| Ok(Outcome::Unknown)).max_pending(1_000).open().expect("the gate opens");
-    let agent = gate.agent("pricing-agent").expect("a name");
-    let reviewer = gate.reviewer("ada").expect("a name");
+const TOOL: &str = "update_prices";
+
+fn create(agent: &Agent, payload: &str, approval: Approval) -> Created {
+    agent.create(NewPlan::new(TOOL, &payload, approval)).expect("created")
+}
+
+/// The peak of a process that opens the file, lists, exports and verifies all of it.
+fn peak_mb(path: &Path) -> f64 {
+    let program = std::env::current_exe().expect("this program has a path");
+    let output = Command::new(program).arg(CHILD).arg(path).output().expect("a process starts");
+    let text = String::from_utf8(output.stdout).expect("a number");
+    text.trim().parse().unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// That process.
+pub(crate) fn child(path: &str) {
+    let gate = Gate::open(path).expect("the gate opens");
     let operator = gate.operator("olga").expect("a name");
-    // 100 waiting and 100 stuck plans stand in every file.
-    for number in 0..100 {
-        agent
-            .create(NewPlan::new("update_prices", &format!("waiting {number}"), Approval::required()))
-            .expect("created");
-        let created = agent
-            .create(NewPlan::new("update_prices", &format!("stuck {number}"), Approval::NotNeeded))
-            .expect("created");
-        drop(agent.begin_execute(Redeem::stored(&created.plan_token, "update_prices")).expect("claimed"));
-    }
-    operator.recover().expect("all uncertain");
-    let mut samples: [Vec<f64>; 10] = Default::default();
-    for round in 0..300 {
-        let mut time = |at: usize, f: &mut dyn FnMut()| {
-            let start = Instant::now();
-            f();
-            samples[at].push(start.elapsed().as_secs_f64());
-        };
-        let mut created = None;
-        let payload = format!("round {round}");
-        time(0, &mut || {
-            created =
-                Some(agent.create(NewPlan::new("update_prices", &payload, Approval::required())).expect("created"));
-        });
-        let created = created.expect("just made");
-        let token = &created.plan_token;
-        time(1, &mut || drop(reviewer.approve(token, &created.seal).expect("approved")));
-        let mut claim = None;
-        time(2, &mut || claim = Some(agent.begin_execute(Redeem::stored(token, "update_prices")).expect("claimed")));
-        let mut claim = claim.expect("just made");
-        time(3, &mut || {
-            claim.confirm_executed(&1).expect("confirmed");
-        });
-        let other = agent.create(NewPlan::new("update_prices", &(round, "no"), Approval::NotNeeded)).expect("created");
-        time(4, &mut || drop(reviewer.reject(&other.plan_token, Some("no")).expect("rejected")));
-        time(5, &mut || drop(agent.plan(token).expect("read")));
-        time(6, &mut || drop(operator.history(token).expect("read")));
-        if round % 10 == 0 {
-            time(7, &mut || drop(reviewer.pending(100).expect("listed")));
-            time(8, &mut || drop(operator.executing(100).expect("listed")));
-            time(9, &mut || drop(operator.recover().expect("scanned")));
+    gate.reviewer("ada").expect("a name").pending(100).expect("listed");
+    operator.executing(100).expect("listed");
+    operator.recover().expect("scanned");
+    let audit = operator.audit();
+    let mut after = 0;
+    loop {
+        let page = audit.query(&AuditQuery::new().after(after).limit(1_000)).expect("exported");
+        match page.last() {
+            Some(last) => after = last.seq,
+            None => break,
         }
     }
-    samples.map(|mut samples| median(&mut samples))
-}
-
-/// The resident memory of this process.
-fn resident_mb() -> f64 {
+    assert!(audit.verify(None).expect("walked").is_intact());
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or("");
-    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or("");
+    let kb: f64 = line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).unwrap_or(f64::NAN);
+    println!("{}", kb / 1024.0);
 }

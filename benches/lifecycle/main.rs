@@ -30,6 +30,9 @@ fn main() {
     if let Some(at) = arguments.iter().position(|argument| argument == processes::CHILD) {
         return processes::child(&arguments[at + 1..]);
     }
+    if let Some(at) = arguments.iter().position(|argument| argument == growth::CHILD) {
+        return growth::child(&arguments[at + 1]);
+    }
     let flag = |name: &str| arguments.iter().any(|argument| argument == name);
     let json = arguments.iter().position(|argument| argument == "--json").and_then(|at| arguments.get(at + 1));
     let options = Options { quick: flag("--quick"), check: flag("--check"), json: json.map(PathBuf::from) };

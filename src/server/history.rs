@@ -119,16 +119,31 @@ impl Search {
 }
 
 impl Search {
+    fn takes_all(&self) -> bool {
+        self.q.trim().is_empty() && self.state.is_empty()
+    }
+
+    fn newest(&self, limit: u32) -> AuditQuery {
+        let query = AuditQuery::new().newest_first().limit(limit);
+        match self.before {
+            Some(before) => query.before(before),
+            None => query,
+        }
+    }
+
+    /// Where every row is wanted, those that are shown are read; the others are known by their numbers.
+    fn everything(&self, shared: &Shared, total: i64, events: Vec<AuditEvent>) -> Found {
+        let searched = total.min(i64::from(SEARCHED_ROWS));
+        let before = self.before.unwrap_or(i64::MAX).clamp(1, total.saturating_add(1));
+        let matches = usize::try_from(before - 1 - (total - searched)).unwrap_or(0).max(events.len());
+        let rows = events.into_iter().map(|event| Row::new(shared, event)).collect();
+        Found { rows, matches, searched: usize::try_from(searched).unwrap_or(0), total, now: shared.now() }
+    }
+
     /// The queries that an index answers, beyond the newest rows.
     fn indexed(&self, operator: &Operator) -> crate::Result<Vec<AuditQuery>> {
         let wanted = self.q.trim();
-        let query = || {
-            let query = AuditQuery::new().newest_first().limit(SEARCHED_ROWS);
-            match self.before {
-                Some(before) => query.before(before),
-                None => query,
-            }
-        };
+        let query = || self.newest(SEARCHED_ROWS);
         if PlanToken::parse(&wanted.to_ascii_lowercase()).is_some() {
             return Ok(vec![query().plan(wanted.to_ascii_lowercase())]);
         }
@@ -150,6 +165,11 @@ pub(super) async fn search(
     Shared::blocking(&reads, move || {
         let audit = shared.operator.audit();
         let total = audit.head().map_err(|error| Failed::from_gate(&error))?.seq;
+        if search.takes_all() {
+            let page = search.newest(FOUND_MAX.try_into().unwrap_or(u32::MAX));
+            let events = audit.query(&page).map_err(|error| Failed::from_gate(&error))?;
+            return Ok(Json(search.everything(&shared, total, events)));
+        }
         let newest = AuditQuery::new().newest_first().limit(SEARCHED_ROWS);
         let mut events = audit.query(&newest).map_err(|error| Failed::from_gate(&error))?;
         let searched = events.len();

@@ -1,5 +1,7 @@
 //! What is read: the same statements serve the read transaction and the write transaction.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Instant;
 
 use rusqlite::{Connection, Row, Statement, ToSql, named_params};
@@ -77,9 +79,6 @@ impl Reader<'_> {
 
     /// True when this reviewer's approval of the plan's seal stands.
     pub(crate) fn has_voted(&self, row: &PlanRow, reviewer: &str) -> Result<bool> {
-        if row.approvals == 0 {
-            return Ok(false);
-        }
         let params = named_params! {":plan_token": row.plan_token, ":reviewer": reviewer};
         let seal: Option<String> = self.one(q::APPROVAL_OF, params, |row| row.get("seal"))?;
         Ok(seal.is_some_and(|seal| seal == row.seal))
@@ -110,7 +109,10 @@ impl Reader<'_> {
 
     /// The plan as readers see it, its approvals included.
     pub(crate) fn plan(&self, full: FullRow) -> Result<Plan> {
-        let approvals = self.approvals(&full.core.plan_token, &full.core.seal)?;
+        let approvals = match full.core.approvals {
+            0 => Vec::new(),
+            _ => self.approvals(&full.core.plan_token, &full.core.seal)?,
+        };
         Ok(full.into_plan(approvals, self.now))
     }
 
@@ -132,17 +134,38 @@ impl Reader<'_> {
         let params = named_params! {":now": self.now, ":limit": limit};
         let rows: Vec<FullRow> =
             self.all(q::PLANS_PENDING, params, FullRow::read)?.into_iter().collect::<Result<_>>()?;
-        let items = rows.into_iter().map(|full| self.pending_plan(full)).collect::<Result<_>>()?;
+        // Many plans of few callers: each caller's are counted once.
+        let mut waiting = HashMap::new();
+        let items = rows
+            .into_iter()
+            .map(|full| {
+                let key = (full.core.caller.to_ascii_lowercase(), full.core.tool.clone());
+                let waiting = match waiting.entry(key) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(new) => *new.insert(self.waiting_of_tool(&full.core)?),
+                };
+                self.card(full, waiting)
+            })
+            .collect::<Result<_>>()?;
         let total = self.count(q::PLANS_PENDING_TOTAL, named_params! {":now": self.now})?;
         Ok(Listing { items, total })
     }
 
     /// A plan with everything that a reviewer's card shows.
     pub(crate) fn pending_plan(&self, full: FullRow) -> Result<PendingPlan> {
+        let waiting = self.waiting_of_tool(&full.core)?;
+        self.card(full, waiting)
+    }
+
+    /// Plans of the same caller and tool that wait.
+    fn waiting_of_tool(&self, core: &PlanRow) -> Result<u64> {
+        let params = named_params! {":now": self.now, ":caller": core.caller, ":tool": core.tool};
+        self.count(q::PLANS_WAITING_OF_TOOL, params)
+    }
+
+    fn card(&self, full: FullRow, waiting: u64) -> Result<PendingPlan> {
         let core = &full.core;
         let earlier_rejection = self.earlier_rejection(&core.tool, &core.fingerprint, &core.plan_token)?;
-        let params = named_params! {":now": self.now, ":caller": core.caller, ":tool": core.tool};
-        let waiting = self.count(q::PLANS_WAITING_OF_TOOL, params)?;
         let itself = u64::from(core.state_at(self.now) == State::AwaitingApproval);
         Ok(PendingPlan { earlier_rejection, others_waiting: waiting.saturating_sub(itself), plan: self.plan(full)? })
     }

@@ -16,7 +16,7 @@ use crate::error::Result;
 /// The page cache of a walk. Approvals, and rows that do not stand where they are expected, are looked up by random
 /// tokens: SQLite's own 2 MB hold the indexes of some ten thousand plans, and past that each lookup would read a page of
 /// the file.
-pub(super) const WALK_CACHE_KIB: i64 = -16 * 1024;
+pub(super) const WALK_CACHE_KIB: i64 = -4 * 1024;
 
 /// See [`Store::walker`].
 pub(crate) struct Walker<'s> {
