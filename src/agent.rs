@@ -12,7 +12,7 @@ use crate::gate::{Inner, LiveClaim};
 use crate::gates::{self, Report, Verdict};
 use crate::lifecycle::Event;
 use crate::names::{Actor, Channel, check_name, check_text, random_hex};
-use crate::plan::{Created, NewPlan, Plan, PreparedRedeem, Redeem, short};
+use crate::plan::{ApprovalGiven, Created, NewPlan, Plan, PreparedRedeem, Redeem, short};
 use crate::refusal::RefusalCode;
 use crate::store::rows::{FullRow, PlanRow};
 use crate::store::transition::Change;
@@ -118,13 +118,13 @@ impl Agent {
         let claim_token = random_hex::<24>()?;
         self.inner.register()?;
         let (plan, live) = self.inner.write(&self.actor, |tx| {
-            let full = match claim(tx, redeem, &self.actor.name, &claim_token)? {
-                Ok(full) => full,
+            let (full, approvals) = match claim(tx, redeem, &self.actor.name, &claim_token)? {
+                Ok(claimed) => claimed,
                 Err(no) => return Ok(Err(no)),
             };
             // In the set before the commit: no scan of this process takes it for abandoned.
             let live = LiveClaim::new(self.inner.clone(), &full.core);
-            Ok(Ok((tx.plan(full)?, live)))
+            Ok(Ok((full.into_plan(approvals, tx.now), live)))
         })?;
         Ok(Claim::new(live, self.actor.clone(), plan, claim_token, true))
     }
@@ -174,13 +174,13 @@ impl Agent {
         let _span = crate::report::span("consume", &redeem.token);
         let claim_token = random_hex::<24>()?;
         self.inner.write(&self.actor, |tx| {
-            let mut full = match claim(tx, redeem, &self.actor.name, &claim_token)? {
-                Ok(full) => full,
+            let (mut full, approvals) = match claim(tx, redeem, &self.actor.name, &claim_token)? {
+                Ok(claimed) => claimed,
                 Err(no) => return Ok(Err(no)),
             };
             let change = Change { duration_us: Some(0), ..Change::default() };
             tx.transition(&mut full.core, Event::Executed, change)?;
-            Ok(Ok(tx.plan(full)?))
+            Ok(Ok(full.into_plan(approvals, tx.now)))
         })
     }
 
@@ -219,9 +219,14 @@ impl Agent {
 }
 
 /// The conditional UPDATE; where it changed nothing, the first gate that refuses.
-fn claim(tx: &mut Tx<'_>, redeem: &PreparedRedeem, caller: &str, claim_token: &str) -> Result<Result<FullRow, No>> {
-    if let Some(full) = tx.claim(redeem, caller, claim_token)? {
-        return Ok(Ok(full));
+fn claim(
+    tx: &mut Tx<'_>,
+    redeem: &PreparedRedeem,
+    caller: &str,
+    claim_token: &str,
+) -> Result<Result<(FullRow, Vec<ApprovalGiven>), No>> {
+    if let Some(claimed) = tx.claim(redeem, caller, claim_token)? {
+        return Ok(Ok(claimed));
     }
     let Some(mut row) = tx.find(&redeem.token, Some(caller))? else { return Ok(Err(unknown_token(&redeem.token))) };
     tx.notice_expiry(&mut row)?;

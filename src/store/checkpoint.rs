@@ -72,3 +72,65 @@ fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<bool> {
         .prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?
         .query_row([], |row| row.get::<_, i64>(0).map(|busy| busy == 0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(path: &std::path::Path) -> Connection {
+        let connection = Connection::open(path).expect("opens");
+        busy::install(&connection).expect("a handler");
+        let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).expect("a mode");
+        assert_eq!(mode, "wal");
+        install(&connection);
+        connection
+    }
+
+    /// Commits about so many pages; the length of the log after it.
+    fn commit(connection: &Connection, pages: i32) -> i32 {
+        let blob = vec![0_u8; usize::try_from(pages).expect("a size") * 4096];
+        connection.execute("INSERT INTO t VALUES (?1)", [blob]).expect("committed");
+        LOG_PAGES.get()
+    }
+
+    #[test]
+    fn past_the_threshold_the_log_begins_anew() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let connection = opened(&directory.path().join("gate.db"));
+        connection.execute_batch("CREATE TABLE t (x)").expect("a table");
+        let mut checkpoints = Checkpoints::default();
+        assert!(commit(&connection, 500) < PAGES);
+        checkpoints.after_commit(&connection).expect("not yet");
+        assert!(commit(&connection, 600) >= PAGES, "SQLite's own rule is off");
+        checkpoints.after_commit(&connection).expect("done");
+        assert!(checkpoints.again.is_none());
+        assert!(commit(&connection, 1) < 10);
+    }
+
+    #[test]
+    fn a_reader_holds_the_log_and_nobody_waits_for_it_at_each_commit() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("gate.db");
+        let connection = opened(&path);
+        connection.execute_batch("CREATE TABLE t (x)").expect("a table");
+        let reader = opened(&path);
+        reader.execute_batch("BEGIN; SELECT count(*) FROM t").expect("a snapshot");
+        let mut checkpoints = Checkpoints::default();
+        let pages = commit(&connection, 1_100);
+        checkpoints.after_commit(&connection).expect("in vain is no error");
+        let (length, time) = checkpoints.again.expect("in vain");
+        assert_eq!(length, 2 * pages);
+
+        // Neither twice as long nor a second later: nothing is tried.
+        commit(&connection, 1);
+        checkpoints.again = Some((length, time + PAUSE));
+        checkpoints.after_commit(&connection).expect("nothing");
+        assert_eq!(checkpoints.again, Some((length, time + PAUSE)));
+
+        reader.execute_batch("COMMIT").expect("the reader leaves");
+        assert!(commit(&connection, 1_200) >= length);
+        checkpoints.after_commit(&connection).expect("done");
+        assert!(checkpoints.again.is_none());
+        assert!(commit(&connection, 1) < 10);
+    }
+}

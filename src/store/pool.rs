@@ -234,6 +234,10 @@ impl Pool {
 
     fn checkout(&self, started: Instant, busy_deadline: Duration) -> Result<PooledConn> {
         let deadline = busy::deadline(started, busy_deadline);
+        if let Some(conn) = self.pool.try_get().filter(|conn| !conn.is_broken()) {
+            busy::arm(deadline);
+            return Ok(conn);
+        }
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             // r2d2 wakes nobody when a connection is thrown away or cannot be opened. The writer's queue is left alone

@@ -42,8 +42,8 @@ macro_rules! live {
 
 pub(super) const PLAN_CORE: &str = concat!("SELECT ", core_columns!(), " FROM plans WHERE plan_token = :plan_token");
 pub(super) const PLAN_FULL: &str = concat!("SELECT ", full_columns!(), " FROM plans WHERE plan_token = :plan_token");
-/// For the walk, which compares the approvals themselves and does without their number.
-pub(super) const PLAN_VERIFIED: &str = concat!(
+/// For whoever reads the approvals themselves: a claim, and the walk.
+pub(super) const PLAN_UNCOUNTED: &str = concat!(
     "SELECT ",
     narrow_columns!(),
     ", 0 AS approvals, payload, extra, result FROM plans WHERE plan_token = :plan_token"
@@ -196,9 +196,9 @@ INSERT INTO approvals (plan_token, reviewer, seal, channel, approved_at)
 VALUES (:plan_token, :reviewer, :seal, :channel, :approved_at)";
 pub(super) const APPROVAL_OF: &str =
     "SELECT seal FROM approvals WHERE plan_token = :plan_token AND reviewer = :reviewer";
-pub(super) const APPROVALS_OF_PLAN: &str = "
-SELECT reviewer, seal, channel, approved_at FROM approvals WHERE plan_token = :plan_token
- ORDER BY approved_at, reviewer";
+/// In the order of the reviewers, which the primary key gives.
+pub(super) const APPROVALS_OF_PLAN: &str =
+    "SELECT reviewer, seal, channel, approved_at FROM approvals WHERE plan_token = :plan_token ORDER BY reviewer";
 pub(super) const APPROVALS_VERIFIED: &str =
     "SELECT reviewer, seal, channel, approved_at FROM approvals WHERE plan_token = :plan_token";
 pub(super) const APPROVALS_DELETE: &str = "DELETE FROM approvals WHERE plan_token = :plan_token";

@@ -116,17 +116,15 @@ impl Reader<'_> {
         Ok(full.into_plan(approvals, self.now))
     }
 
-    fn approvals(&self, token: &str, seal: &str) -> Result<Vec<ApprovalGiven>> {
+    pub(super) fn approvals(&self, token: &str, seal: &str) -> Result<Vec<ApprovalGiven>> {
         let params = named_params! {":plan_token": token};
         let all = self.all(q::APPROVALS_OF_PLAN, params, |row| {
-            let given = ApprovalGiven {
-                reviewer: row.get("reviewer")?,
-                channel: row.get("channel")?,
-                at: utc(row.get("approved_at")?),
-            };
-            Ok((row.get::<_, String>("seal")?, given))
+            let given = ApprovalGiven { reviewer: row.get(0)?, channel: row.get(2)?, at: utc(row.get(3)?) };
+            Ok((row.get::<_, String>(1)?, given))
         })?;
-        Ok(all.into_iter().filter(|(given, _)| given == seal).map(|(_, given)| given).collect())
+        let mut given: Vec<_> = all.into_iter().filter(|(given, _)| given == seal).map(|(_, given)| given).collect();
+        given.sort_by_key(|given: &ApprovalGiven| given.at);
+        Ok(given)
     }
 
     /// Plans that wait, soonest-expiring first; those past their time are left out.
@@ -337,7 +335,7 @@ impl Reader<'_> {
     }
 
     pub(super) fn head(&self) -> Result<Option<Seen>> {
-        self.one(q::AUDIT_HEAD, &[], |row| Ok(Seen { seq: row.get("seq")?, hash: row.get("hash")? }))
+        self.one(q::AUDIT_HEAD, &[], |row| Ok(Seen { seq: row.get(0)?, hash: row.get(1)? }))
     }
 
     /// The audit's head with the store's id.

@@ -13,7 +13,7 @@ use crate::canonical::CanonicalJson;
 use crate::error::{Error, Result};
 use crate::failpoint::hit;
 use crate::lifecycle::{self, Event, State};
-use crate::plan::PreparedRedeem;
+use crate::plan::{ApprovalGiven, PreparedRedeem};
 
 /// What a transition changes beside the state. The default changes nothing.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ impl Tx<'_> {
         redeem: &PreparedRedeem,
         caller: &str,
         claim_token: &str,
-    ) -> Result<Option<FullRow>> {
+    ) -> Result<Option<(FullRow, Vec<ApprovalGiven>)>> {
         let fingerprint = redeem.fingerprint.map(|fingerprint| fingerprint.to_string());
         let params = named_params! {
             ":claim_token": claim_token, ":instance_id": self.instance_id, ":now": self.now,
@@ -96,13 +96,17 @@ impl Tx<'_> {
             changed => return Err(Error::corrupt(format!("a claim of one plan changed {changed} rows"))),
         }
         // Read back under the same lock. RETURNING would save a statement and cost more: SQLite keeps its rows in a table.
-        let full = self.full(&redeem.token)?.ok_or_else(|| Error::corrupt("a claimed plan has no row"))?;
+        let params = named_params! {":plan_token": redeem.token};
+        let full = self.one(q::PLAN_UNCOUNTED, params, FullRow::read)?.transpose()?;
+        let mut full = full.ok_or_else(|| Error::corrupt("a claimed plan has no row"))?;
+        let approvals = if full.core.gated { self.approvals(&redeem.token, &full.core.seal)? } else { Vec::new() };
+        full.core.approvals = u32::try_from(approvals.len()).unwrap_or(u32::MAX);
         check_integrity(&full)?;
         // A claim keeps gated: an approved plan was claimed exactly when it is gated.
         let from = if full.core.gated { State::Approved } else { State::Previewed };
         self.audit(Draft { from_state: Some(from), ..Draft::unchanged(Event::Executing.as_str(), &full.core) })?;
         hit("after_audit");
-        Ok(Some(full))
+        Ok(Some((full, approvals)))
     }
 
     /// Every other transition. `row` is as it was read in this transaction, and becomes what is stored.

@@ -115,7 +115,7 @@ impl<'c> Tx<'c> {
     ) -> Result<Self> {
         let reader = Reader { sql, now, started };
         let mut tx = Self { reader, instance_id, actor, head: None, events: Vec::new() };
-        tx.head = tx.one(q::AUDIT_HEAD, &[], |row| Ok(Seen { seq: row.get("seq")?, hash: row.get("hash")? }))?;
+        tx.head = tx.head()?;
         Ok(tx)
     }
 

@@ -133,7 +133,7 @@ impl<'s> Lookups<'s> {
             next_plan: Ordered::new(&mut scans.plans, "plan_token", places.plans, reader.started)?,
             next_tombstone: Ordered::new(&mut scans.tombstones, "plan_token", places.tombstones, reader.started)?,
             tombstone: prepare(q::TOMBSTONE_VERIFIED)?,
-            row: prepare(q::PLAN_VERIFIED)?,
+            row: prepare(q::PLAN_UNCOUNTED)?,
             approvals: prepare(q::APPROVALS_VERIFIED)?,
             started: reader.started,
         })
