@@ -90,9 +90,10 @@ fn files(path: &Path, findings: &mut Findings) -> Option<PathBuf> {
     if seen.nlink() > 1 {
         let found = format!("{} has {} hard links", shown(&real), seen.nlink());
         findings.fail("file", found, "Remove the other names: each opener of one would replay only its own log.");
-    } else {
-        findings.ok("file", format!("{}, {} bytes", shown(&real), seen.len()));
+        // What stands in the other name's log would look like damage here.
+        return None;
     }
+    findings.ok("file", format!("{}, {} bytes", shown(&real), seen.len()));
     match fs_check::check_directory(real.parent().unwrap_or(Path::new("/")), false) {
         Ok(()) => findings.ok("file system", "its locks and shared memory hold here, and no stranger replaces files"),
         Err(error) => findings.fail("file system", error.to_string(), "Close every host, then move the database."),
@@ -119,7 +120,10 @@ fn permissions(real: &Path, seen: &std::fs::Metadata, findings: &mut Findings) {
         found.map(|(file, mode)| format!("{} (mode {:o})", shown(file), mode & 0o7777)).collect::<Vec<_>>().join(", ")
     };
     let (writable, readable) = (having(0o022), having(0o044));
-    if !writable.is_empty() {
+    if seen.mode() & 0o600 != 0o600 {
+        let advice = "Run chmod 600 on it, and on its -wal and -shm where they stand: every verb writes.";
+        findings.fail("permissions", format!("its owner cannot write it (mode {:o})", seen.mode() & 0o7777), advice);
+    } else if !writable.is_empty() {
         let advice = "Run chmod go-w on them: whoever can write one of them can approve.";
         findings.fail("permissions", format!("group or others can write {writable}"), advice);
     } else if !readable.is_empty() {
@@ -132,8 +136,11 @@ fn permissions(real: &Path, seen: &std::fs::Metadata, findings: &mut Findings) {
 
 /// The file as SQLite sees it.
 fn contents(real: &Path, mut doctor: Doctor<'_>, findings: &mut Findings) -> Result<()> {
+    // Before the checks, which read for long and so let the log of a busy host grow.
+    let wal = std::fs::symlink_metadata(fs_check::with_suffix(real, "-wal")).map_or(0, |seen| seen.len());
     let mut connection = connect(real)?;
-    let now = doctor.clock.now_ms();
+    let time = doctor.clock.clone();
+    let now = time.now_ms();
     settings(&connection, findings)?;
     if let Err(error) = schema::standing(&mut connection, Instant::now()).and_then(|standing| match standing {
         schema::Standing::Fresh => Err(Error::unsupported("the file is empty: no host has opened it yet")),
@@ -151,11 +158,12 @@ fn contents(real: &Path, mut doctor: Doctor<'_>, findings: &mut Findings) -> Res
     }
     integrity(&connection, findings)?;
     chain(&mut connection, now, &mut doctor, findings)?;
-    snapshot(&mut connection, now, |reader| rolled_back(reader, real, findings))?;
+    history(&mut connection, real, findings)?;
     let observer = Instance::observer(real);
+    let now = time.now_ms();
     snapshot(&mut connection, now, |reader| claims(reader, &observer, findings))?;
-    snapshot(&mut connection, now, |reader| housekeeping(reader, real, findings))?;
-    snapshot(&mut connection, now, |reader| clock(reader, findings))
+    snapshot(&mut connection, now, |reader| housekeeping(reader, wal, findings))?;
+    snapshot(&mut connection, time.now_ms(), |reader| clock(reader, findings))
 }
 
 fn connect(real: &Path) -> Result<Connection> {
@@ -246,19 +254,22 @@ fn chain(connection: &mut Connection, now: i64, doctor: &mut Doctor<'_>, finding
     Ok(())
 }
 
-fn rolled_back(reader: &Reader<'_>, real: &Path, findings: &mut Findings) -> Result<()> {
-    if reader.is_backup()? {
+fn history(connection: &mut Connection, real: &Path, findings: &mut Findings) -> Result<()> {
+    let (backup, store_id) =
+        snapshot(connection, 0, |reader| Ok((reader.is_backup()?, reader.audit_head()?.store_id)))?;
+    if backup {
         let advice = "Nothing can be written until an operator runs accept-restore: open plans expire, executing ones become uncertain.";
         findings.warn("history", "the file is a copy that `backup` made, and nobody has accepted it", advice);
         return Ok(());
     }
-    let store_id = reader.audit_head()?.store_id;
+    // Read before the database: what a host commits in between is in the newer snapshot.
     let Some(seen) = HeadFile::observe(&Instance::directory_of(real), store_id) else {
         let advice = "Normal for a file that was moved without its .owners directory; a restore would not be noticed at the next open.";
         findings.warn("history", "no remembered head of this store stands beside it", advice);
         return Ok(());
     };
-    if reader.audit_hash_at(seen.seq)?.as_deref() == Some(seen.hash.as_str()) {
+    let hash = snapshot(connection, 0, |reader| reader.audit_hash_at(seen.seq))?;
+    if hash.as_deref() == Some(seen.hash.as_str()) {
         findings.ok("history", format!("audit row {} is the one that was written", seen.seq));
     } else {
         let advice = "An older copy was put back. If that was meant: accept-restore, then reopen the hosts.";
@@ -329,12 +340,11 @@ fn claims(reader: &Reader<'_>, observer: &Instance, findings: &mut Findings) -> 
     Ok(())
 }
 
-fn housekeeping(reader: &Reader<'_>, real: &Path, findings: &mut Findings) -> Result<()> {
+fn housekeeping(reader: &Reader<'_>, wal: u64, findings: &mut Findings) -> Result<()> {
     match reader.overdue_total()? {
         0 => findings.ok("expiry", "no unused plan is past its time"),
         overdue => findings.ok("expiry", format!("{overdue} unused plans are past their time (sweep records that)")),
     }
-    let wal = std::fs::symlink_metadata(fs_check::with_suffix(real, "-wal")).map_or(0, |seen| seen.len());
     if wal > WAL_LARGE {
         let advice = "Find the program that keeps a read open (an SQL shell in a transaction, say) and end its read.";
         findings.warn("log", format!("the write-ahead log has {wal} bytes"), advice);

@@ -66,6 +66,8 @@ fn by_code(extended: i32, text: &str, started: Instant) -> Error {
         (_, ffi::SQLITE_READONLY_DBMOVED) => Error::moved(text),
         (_, ffi::SQLITE_IOERR_CORRUPTFS | ffi::SQLITE_IOERR_DATA) => Error::corrupt(text),
         (ffi::SQLITE_FULL, _) => Error::full(text),
+        // The memory that all processes share is a file, which has to grow before anybody can read.
+        (_, ffi::SQLITE_IOERR_SHMSIZE) => Error::full(text),
         (ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB, _) => Error::corrupt(text),
         (ffi::SQLITE_READONLY, _) => Error::storage(format!("the database cannot be written: {text}")),
         (ffi::SQLITE_CANTOPEN | ffi::SQLITE_PERM, _) => {
@@ -109,6 +111,7 @@ mod tests {
             (ffi::SQLITE_LOCKED_SHAREDCACHE, "BUSY"),
             (ffi::SQLITE_PROTOCOL, "BUSY"),
             (ffi::SQLITE_FULL, "STORAGE_FULL"),
+            (ffi::SQLITE_IOERR_SHMSIZE, "STORAGE_FULL"),
             (ffi::SQLITE_IOERR, "STORAGE"),
             (ffi::SQLITE_IOERR_FSYNC, "STORAGE"),
             (ffi::SQLITE_IOERR_CORRUPTFS, "CORRUPT"),

@@ -206,6 +206,21 @@ fn listings_are_tables_on_a_terminal_lines_in_a_pipe_and_stable_json() {
     insta::assert_snapshot!("pending_json_names", names.join(" "));
 }
 
+#[test]
+fn a_token_stands_in_one_piece_on_a_narrow_terminal_too() {
+    let dir = directory();
+    let db = dir.path().join("gate.db");
+    let mut host = Host::start(&db);
+    host.tell("gated shoes");
+    let json = run(&db, &["pending", "--json"]).json();
+    let token = json["plans"][0]["plan_token"].as_str().unwrap();
+    for columns in [40, 80, 100, 120] {
+        let (code, shown) = Terminal::of_width(command(Some(&db), &["pending"]), None, columns).finish();
+        assert_eq!(code, 0, "{shown}");
+        assert!(shown.contains(token), "{columns} columns:\n{shown}");
+    }
+}
+
 /// A file that a host made and left.
 fn db_of_nobody(dir: &std::path::Path) -> std::path::PathBuf {
     let db = dir.join("empty.db");

@@ -241,3 +241,42 @@ fn colours_are_for_a_terminal_that_wants_them() {
         assert!(seen.contains("ok       sqlite") && !seen.contains('\u{1b}'), "{name}: {seen:?}");
     }
 }
+
+#[test]
+fn a_sound_file_has_no_failure_while_hosts_write_it() {
+    use countersign::{Approval, Doctor, Gate, Level, NewPlan};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let dir = directory();
+    let db = dir.path().join("gate.db");
+    let gate = Gate::open(&db).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let agent = gate.agent("agent").unwrap();
+            let mut made = 0;
+            while !done.load(Ordering::Acquire) {
+                agent.create(NewPlan::new("write", &made, Approval::NotNeeded)).unwrap();
+                made += 1;
+            }
+            made
+        });
+        let reports: Vec<_> = (0..60).map(|_| Doctor::new(&db).examine()).collect();
+        done.store(true, Ordering::Release);
+        assert!(writer.join().unwrap() > 60);
+        for report in reports {
+            assert!(report.level() < Level::Failure, "{report}");
+        }
+    });
+}
+
+#[test]
+fn a_file_that_its_owner_cannot_write_is_named() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = directory();
+    let db = dir.path().join("gate.db");
+    drop(Host::start(&db));
+    std::fs::set_permissions(&db, std::fs::Permissions::from_mode(0o400)).unwrap();
+    let ran = run(&db, &["doctor"]);
+    assert_eq!(ran.code, 3, "{}", ran.stdout);
+    assert!(ran.stdout.contains("its owner cannot write it (mode 400)"), "{}", ran.stdout);
+}

@@ -84,14 +84,18 @@ impl Terminal {
         Self::of(command(Some(db), args), stdout)
     }
 
-    pub(crate) fn of(mut command: Command, stdout: Option<Stdio>) -> Self {
+    pub(crate) fn of(command: Command, stdout: Option<Stdio>) -> Self {
+        Self::of_width(command, stdout, 160)
+    }
+
+    pub(crate) fn of_width(mut command: Command, stdout: Option<Stdio>, columns: u16) -> Self {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = PathBuf::from(ptsname(&master, Vec::new()).unwrap().into_string().unwrap());
         let slave: OwnedFd = std::fs::OpenOptions::new().read(true).write(true).open(name).unwrap().into();
-        let size = rustix::termios::Winsize { ws_row: 50, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = rustix::termios::Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         rustix::termios::tcsetwinsize(&slave, size).unwrap();
         command.stdin(slave.try_clone().unwrap());
         command.stdout(stdout.unwrap_or_else(|| slave.try_clone().unwrap().into())).stderr(slave);

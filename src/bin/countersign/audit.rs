@@ -283,7 +283,13 @@ fn record(event: &AuditEvent) -> [String; 20] {
 
 pub(crate) fn index(session: &Session, switch: Switch, out: &mut Out) -> Outcome {
     let on = switch == Switch::On;
-    let already = session.operator(None)?.audit_index(on)?;
+    let json = out.is_json();
+    let already = session.operator(None)?.audit_index(on).inspect_err(|_| {
+        // Each is made in a transaction of its own, so that nobody waits for all of them.
+        if !json {
+            eprintln!("Some of the indexes may stand: run `countersign audit index` again, on or off.");
+        }
+    })?;
     if out.is_json() {
         return out.json(&json!({"audit_index": on, "already": already}));
     }

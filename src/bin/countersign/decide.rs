@@ -113,6 +113,9 @@ fn decided(session: &Session, what: &str, by: &str, decision: &Decision, out: &m
     } else {
         format!("It is {} now.", decision.state)
     };
+    if decision.already {
+        return out.line(&out.paint(Style::Good, &said));
+    }
     let said = out.paint(if what == "approved" { Style::Good } else { Style::Bad }, &said);
     out.line(&format!("{said} Recorded as {by} via {}.", session.channel()))
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
 
 use clap::builder::styling::{AnsiColor, Style as Ansi};
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use countersign::escape::{classify, still_visible, visible};
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar as _;
@@ -93,12 +93,23 @@ impl Out {
             }
             return Ok(());
         }
+        // A token has to be copied in one piece: where it and legible columns have no room, lines take the table's place.
+        let of_plans = header[0] == "plan";
+        if of_plans && usize::from(width()) < TOKEN_WIDTH + (header.len() - 1) * COLUMN_WIDTH {
+            for row in rows {
+                self.cells(row)?;
+            }
+            return Ok(());
+        }
         let mut table = Table::new();
         table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(width());
         table.set_header(header);
         for row in rows {
             table.add_row(row.iter().map(Cell::shown).collect::<Vec<_>>());
+        }
+        if of_plans && let Some(token) = table.column_mut(0) {
+            token.set_constraint(ColumnConstraint::ContentWidth);
         }
         self.line(&table.to_string())
     }
@@ -123,6 +134,11 @@ impl Out {
         paint(self.colour_err, style, text)
     }
 }
+
+/// The columns of a terminal that a plan's token takes in a table.
+const TOKEN_WIDTH: usize = 52;
+/// The least that another column takes and can be read.
+const COLUMN_WIDTH: usize = 8;
 
 /// A cell: what it says, escaped once.
 #[derive(Clone)]
