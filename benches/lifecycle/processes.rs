@@ -31,7 +31,7 @@ fn work_for(gate: &Gate, seconds: f64) -> u64 {
 }
 
 pub(crate) fn threads(options: &Options, figures: &mut Figures) {
-    let (rounds, seconds) = if options.quick { (7, 0.5) } else { (15, 1.0) };
+    let (rounds, seconds) = if options.quick { (15, 0.25) } else { (15, 1.0) };
     let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(".").expect("a directory on this disk");
     let gate = Gate::open(directory.path().join("gate.db")).expect("the gate opens");
     let sixteen = || {

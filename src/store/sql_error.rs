@@ -66,8 +66,10 @@ fn by_code(extended: i32, text: &str, started: Instant) -> Error {
         (_, ffi::SQLITE_READONLY_DBMOVED) => Error::moved(text),
         (_, ffi::SQLITE_IOERR_CORRUPTFS | ffi::SQLITE_IOERR_DATA) => Error::corrupt(text),
         (ffi::SQLITE_FULL, _) => Error::full(text),
-        // The memory that all processes share is a file, which has to grow before anybody can read.
-        (_, ffi::SQLITE_IOERR_SHMSIZE) => Error::full(text),
+        // It has to grow before anybody can read. SQLite does not say why it could not.
+        (_, ffi::SQLITE_IOERR_SHMSIZE) => Error::storage(format!(
+            "the -shm file beside the database cannot grow, as on a full disk: {text} (result code {extended})"
+        )),
         (ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB, _) => Error::corrupt(text),
         (ffi::SQLITE_READONLY, _) => Error::storage(format!("the database cannot be written: {text}")),
         (ffi::SQLITE_CANTOPEN | ffi::SQLITE_PERM, _) => {
@@ -111,7 +113,7 @@ mod tests {
             (ffi::SQLITE_LOCKED_SHAREDCACHE, "BUSY"),
             (ffi::SQLITE_PROTOCOL, "BUSY"),
             (ffi::SQLITE_FULL, "STORAGE_FULL"),
-            (ffi::SQLITE_IOERR_SHMSIZE, "STORAGE_FULL"),
+            (ffi::SQLITE_IOERR_SHMSIZE, "STORAGE"),
             (ffi::SQLITE_IOERR, "STORAGE"),
             (ffi::SQLITE_IOERR_FSYNC, "STORAGE"),
             (ffi::SQLITE_IOERR_CORRUPTFS, "CORRUPT"),
