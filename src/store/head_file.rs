@@ -88,3 +88,23 @@ impl HeadFile {
 fn checksum(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes())[..8])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_head_covers_a_newer_one_only_where_a_restore_was_accepted() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = HeadFile::open(directory.path(), "store".to_owned());
+        let said = || file.read().map(|seen| seen.seq);
+        assert_eq!(said(), None);
+        file.write(5, "five", false);
+        file.write(3, "three", false);
+        assert_eq!(said(), Some(5));
+        file.write(3, "three", true);
+        assert_eq!(said(), Some(3));
+        file.write(4, "four", false);
+        assert_eq!(said(), Some(4));
+    }
+}

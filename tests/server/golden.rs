@@ -117,6 +117,14 @@ fn a_search_covers_the_newest_ten_thousand_rows_and_says_so() {
     let prefix = &first.plan_token.as_str()[..12];
     let by_token = world.get(&format!("/api/history?q={}", prefix.to_uppercase())).send().succeeds();
     assert_eq!(by_token["matches"], json!(1));
+    // Without a filter every row matches, and only those that are shown are read.
+    let all = world.get("/api/history").send().succeeds();
+    assert_eq!((&all["matches"], &all["searched"], &all["total"]), (&json!(32), &json!(32), &json!(32)));
+    assert_eq!(all["rows"].as_array().unwrap().len(), 32);
+    let older = world.get("/api/history?before=10").send().succeeds();
+    assert_eq!((&older["matches"], &older["searched"], &older["total"]), (&json!(9), &json!(32), &json!(32)));
+    let numbers: Vec<_> = older["rows"].as_array().unwrap().iter().map(|row| row["seq"].as_i64().unwrap()).collect();
+    assert_eq!(numbers, (1..=9).rev().collect::<Vec<_>>());
     let page = world.get("/api/history?state=host:tick&before=10").send().succeeds();
     assert_eq!(page["rows"].as_array().unwrap().len(), 7);
     assert_eq!(page["rows"][0]["seq"], json!(9));
