@@ -274,6 +274,7 @@ fn push_marker(out: &mut String, character: char) {
         '\n' => out.push_str("\\n"),
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
+        // Invariant: `fmt::Write` of a String has no error.
         _ => write!(out, "\\u{{{:X}}}", u32::from(character)).expect("writing to a String never fails"),
     }
 }

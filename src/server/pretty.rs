@@ -1,5 +1,5 @@
 //! Canonical JSON laid out for reading. The result is the same JSON: numbers keep every digit, and characters that hide
-//! or fool are written with JSON's own `\uXXXX`, so that they show.
+//! or fool are written with JSON's own `\u` escapes, so that they show.
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ pub(super) fn pretty(canonical: &str) -> String {
         if in_string {
             layout.out.push_str(&hidden_as_escape(c));
             if c == '\\' {
-                // What is escaped is one character here: \uXXXX goes on with plain digits.
+                // What is escaped is one character here: after `\u` follow plain digits.
                 if let Some((_, escaped)) = rest.next() {
                     layout.out.push(escaped);
                 }

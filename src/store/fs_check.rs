@@ -20,7 +20,7 @@ pub(crate) struct FileStat {
     pub(crate) ino: u64,
     pub(crate) size: u64,
     /// Seconds and nanoseconds.
-    pub(crate) mtime: (i64, u64),
+    pub(crate) mtime: (i64, i64),
 }
 
 impl FileStat {
@@ -28,12 +28,13 @@ impl FileStat {
         (self.dev, self.ino)
     }
 
+    #[allow(clippy::unnecessary_cast, reason = "the types of these fields differ from system to system")]
     fn of(found: &rustix::fs::Stat) -> Self {
         Self {
-            dev: found.st_dev,
-            ino: found.st_ino,
-            size: found.st_size.cast_unsigned(),
-            mtime: (found.st_mtime, found.st_mtime_nsec),
+            dev: found.st_dev as u64,
+            ino: found.st_ino as u64,
+            size: found.st_size as u64,
+            mtime: (found.st_mtime as i64, found.st_mtime_nsec as i64),
         }
     }
 }

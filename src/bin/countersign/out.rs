@@ -213,7 +213,7 @@ fn width() -> u16 {
     rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col).filter(|width| *width > 0).unwrap_or(100)
 }
 
-/// JSON text whose hidden characters are `\uXXXX`. They can stand only inside strings: what is between those is ASCII.
+/// JSON text whose hidden characters are JSON's own `\u` escapes. They can stand only inside strings: what is between those is ASCII.
 fn ascii_hidden(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for character in json.chars() {
