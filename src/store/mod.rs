@@ -241,13 +241,14 @@ impl Store {
         let sql = conn.begin_immediate(started)?;
         // Waiting for the lock may have taken long, so the look comes after it.
         let stat = self.same_file()?;
-        let known = lock(&self.looked_at).replace(stat);
-        if known == Some(stat) {
+        if *lock(&self.looked_at) == Some(stat) {
             return Ok(sql);
         }
         // A page that a transaction uses stays in the cache.
         drop(sql);
         map_sql(conn.sql().execute_batch("PRAGMA shrink_memory"), started)?;
+        // Only now: while the cache may hold pages of before, every write looks again.
+        *lock(&self.looked_at) = Some(stat);
         let sql = conn.begin_immediate(started)?;
         self.same_file()?;
         Ok(sql)
