@@ -150,7 +150,8 @@ impl GateBuilder {
         self.set(|o| o.rejected_payloads = what)
     }
 
-    /// How long a call waits for other writers before it answers busy. Default 5 s.
+    /// How long a call waits for other writers before it answers busy. Default 5 s; zero takes what is free and waits for
+    /// nobody.
     pub fn busy_deadline(self, deadline: Duration) -> Self {
         self.set(|o| o.busy_deadline = deadline)
     }

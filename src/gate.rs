@@ -179,6 +179,12 @@ impl Inner {
         if self.closed.load(Ordering::Acquire) { Err(Error::closed()) } else { Ok(()) }
     }
 
+    /// Refuses a file that was put back, also where a writing verb would find nothing to write.
+    pub(crate) fn standing(&self) -> Result<()> {
+        self.usable()?;
+        crate::report::failed(self.store.check_not_rolled_back())
+    }
+
     pub(crate) fn read<T>(&self, f: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         self.usable()?;
         crate::report::failed(self.store.read(f))

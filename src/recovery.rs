@@ -102,6 +102,7 @@ impl Inner {
 /// The restart scan.
 pub(crate) fn recover(inner: &Inner, actor: &Actor) -> Result<RecoveryReport> {
     let _span = crate::report::span("recover", "");
+    inner.standing()?;
     let started = Instant::now();
     let mut report = RecoveryReport::default();
     let stuck = inner.read(|reader| reader.stuck_keys())?;

@@ -72,6 +72,7 @@ impl Operator {
     /// As for [`purge`](Operator::purge).
     pub fn purge_with(&self, older_than: Duration, progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
         let _span = crate::report::span("purge", "");
+        self.inner.standing()?;
         let age = i64::try_from(older_than.as_millis()).unwrap_or(i64::MAX);
         let before = self.inner.store.now().saturating_sub(age);
         let (mut after, mut purged, mut seen) = (i64::MIN, 0, 0);
@@ -154,7 +155,7 @@ impl Operator {
     /// # Errors
     /// Busy and storage errors; the indexes that were made before stay.
     pub fn audit_index(&self, on: bool) -> Result<bool> {
-        self.inner.usable()?;
+        self.inner.standing()?;
         self.inner.store.audit_index(&self.actor, on)
     }
 

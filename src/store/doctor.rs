@@ -26,6 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A log beyond the size to which SQLite cuts it back: somebody holds a read open.
 const WAL_LARGE: u64 = 64 * 1024 * 1024;
 
+/// Less free space than the log takes before it is folded in.
+const SPACE_NONE: u64 = 4 * 1024 * 1024;
+/// Less than a log takes while a long read keeps it from being folded in.
+const SPACE_SHORT: u64 = WAL_LARGE;
+
 struct Findings(Vec<Check>);
 
 impl Findings {
@@ -47,7 +52,16 @@ impl Findings {
 
     /// What an error says is the failure, and its hint the advice.
     fn error(&mut self, check: &'static str, error: &Error) {
-        self.fail(check, error.to_string(), error.hint());
+        let advice = match () {
+            () if error.is_busy() => {
+                "Another program holds the file locked (an SQL shell in a transaction, say): end it, then examine again."
+            }
+            () if error.is_corrupt() => {
+                "If it is another program's file, name the one that the hosts open. Otherwise stop the hosts, keep the file as evidence, and go on from a backup (accept-restore)."
+            }
+            () => error.hint(),
+        };
+        self.fail(check, error.to_string(), advice);
     }
 }
 
@@ -98,6 +112,7 @@ fn files(path: &Path, findings: &mut Findings) -> Option<PathBuf> {
         Ok(()) => findings.ok("file system", "its locks and shared memory hold here, and no stranger replaces files"),
         Err(error) => findings.fail("file system", error.to_string(), "Close every host, then move the database."),
     }
+    space(real.parent().unwrap_or(Path::new("/")), findings);
     let me = rustix::process::geteuid().as_raw();
     if seen.uid() == me {
         findings.ok("owner", format!("user {me}"));
@@ -107,6 +122,16 @@ fn files(path: &Path, findings: &mut Findings) -> Option<PathBuf> {
     }
     permissions(&real, &seen, findings);
     Some(real)
+}
+
+fn space(directory: &Path, findings: &mut Findings) {
+    let advice = "Free disk space: without it every writing verb answers STORAGE_FULL, and loses nothing.";
+    match fs_check::free_bytes(directory) {
+        Ok(free) if free < SPACE_NONE => findings.fail("space", format!("{free} bytes are free beside it"), advice),
+        Ok(free) if free < SPACE_SHORT => findings.warn("space", format!("{free} bytes are free beside it"), advice),
+        Ok(free) => findings.ok("space", format!("{free} bytes are free beside it")),
+        Err(error) => findings.error("space", &error),
+    }
 }
 
 fn permissions(real: &Path, seen: &std::fs::Metadata, findings: &mut Findings) {
@@ -344,6 +369,14 @@ fn housekeeping(reader: &Reader<'_>, wal: u64, findings: &mut Findings) -> Resul
     match reader.overdue_total()? {
         0 => findings.ok("expiry", "no unused plan is past its time"),
         overdue => findings.ok("expiry", format!("{overdue} unused plans are past their time (sweep records that)")),
+    }
+    match reader.audit_indexes()? {
+        (0, _) => findings.ok("audit index", "off"),
+        (standing, all) if standing == all => findings.ok("audit index", "on"),
+        (standing, all) => {
+            let advice = "Making them was interrupted: switch them on again, or off.";
+            findings.warn("audit index", format!("{standing} of {all} stand"), advice);
+        }
     }
     if wal > WAL_LARGE {
         let advice = "Find the program that keeps a read open (an SQL shell in a transaction, say) and end its read.";

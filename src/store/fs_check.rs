@@ -81,6 +81,12 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf> {
     }
 }
 
+/// How many bytes a process without privileges can still write there.
+pub(super) fn free_bytes(directory: &Path) -> Result<u64> {
+    let mounted = rustix::fs::statvfs(directory).map_err(|e| Error::from_io("cannot look at", directory, &e.into()))?;
+    Ok(mounted.f_bavail.saturating_mul(mounted.f_frsize))
+}
+
 /// Refuses a directory in which a gate cannot work, or in which a stranger could replace its file.
 pub(super) fn check_directory(directory: &Path, any_file_system: bool) -> Result<()> {
     if !any_file_system && let Some(name) = unsafe_file_system(directory)? {

@@ -340,10 +340,7 @@ impl Store {
         // The clock is read under the lock: times follow the order of the commits.
         let mut tx = Tx::begin(&sql, self.now(), &self.instance_id, actor, started)?;
         if matches!(guard, Guard::Check) {
-            // A mark that came with the file stays what this gate saw, even if another gate accepts it meanwhile.
-            if self.unaccepted_backup.load(Ordering::Acquire) {
-                return Err(Error::rolled_back("it is a copy that `backup` made, and no operator has accepted it"));
-            }
+            self.no_backup()?;
             tx.check_not_rolled_back(lock(&self.seen).as_ref())?;
         }
         let answer = f(&mut tx)?;
@@ -356,6 +353,22 @@ impl Store {
         hit("after_commit");
         *lock(&self.seen) = seen;
         Ok((answer, events))
+    }
+
+    /// A mark that came with the file stays what this gate saw, even if another gate accepts it meanwhile.
+    fn no_backup(&self) -> Result<()> {
+        if self.unaccepted_backup.load(Ordering::Acquire) {
+            return Err(Error::rolled_back("it is a copy that `backup` made, and no operator has accepted it"));
+        }
+        Ok(())
+    }
+
+    /// For a writing verb that may find nothing to write: it answers `rolled back` all the same.
+    pub(crate) fn check_not_rolled_back(&self) -> Result<()> {
+        self.no_backup()?;
+        // Taken before the snapshot, which is therefore newer.
+        let seen = lock(&self.seen).clone();
+        self.read(|reader| reader.check_not_rolled_back(seen.as_ref()))
     }
 
     /// Makes or drops the indexes for heavy auditing, each in its own transaction. True when nothing changed.

@@ -30,6 +30,9 @@ use crate::error::{Error, Result};
 /// How often a caller asks again whether a connection can be opened, or why none could, where nobody would wake it.
 const POLL: Duration = Duration::from_millis(20);
 
+/// How long a caller without patience waits for a connection that is being opened: nobody holds it.
+const OPENING: Duration = Duration::from_secs(1);
+
 /// How long the end of a gate waits for a connection that is being opened at this moment.
 const CLOSING: Duration = Duration::from_secs(5);
 
@@ -242,8 +245,10 @@ impl Pool {
             let left = deadline.saturating_duration_since(Instant::now());
             // r2d2 wakes nobody when a connection is thrown away or cannot be opened. The writer's queue is left alone
             // otherwise: whoever asks again has lost its place.
+            let opening = self.pool.state().connections < self.pool.max_size() && started.elapsed() < OPENING;
             let poll = self.role == Role::Reader || self.pool.state().connections == 0;
-            match self.pool.get_timeout(if poll { left.min(POLL) } else { left }) {
+            let patience = if opening { left.max(POLL) } else { left };
+            match self.pool.get_timeout(if poll { patience.min(POLL) } else { patience }) {
                 Ok(conn) if conn.is_broken() => drop(conn),
                 Ok(conn) => {
                     busy::arm(deadline);
@@ -256,7 +261,7 @@ impl Pool {
                     }
                 }
             }
-            if Instant::now() >= deadline {
+            if !opening && Instant::now() >= deadline {
                 return Err(Error::busy(started.elapsed()));
             }
         }

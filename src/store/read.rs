@@ -107,6 +107,15 @@ impl Reader<'_> {
         self.one(q::AUDIT_HASH_AT, named_params! {":seq": seq}, |row| row.get("hash"))
     }
 
+    /// The row at the remembered head must still carry the remembered hash.
+    pub(super) fn check_not_rolled_back(&self, seen: Option<&Seen>) -> Result<()> {
+        let Some(seen) = seen else { return Ok(()) };
+        if self.audit_hash_at(seen.seq)?.is_some_and(|hash| hash == seen.hash) {
+            return Ok(());
+        }
+        Err(Error::rolled_back(format!("audit row {} is not the one that was written", seen.seq)))
+    }
+
     /// The plan as readers see it, its approvals included.
     pub(crate) fn plan(&self, full: FullRow) -> Result<Plan> {
         let approvals = match full.core.approvals {
@@ -198,12 +207,18 @@ impl Reader<'_> {
 
     /// True when all indexes for heavy auditing stand.
     pub(crate) fn has_audit_index(&self) -> Result<bool> {
+        let (standing, all) = self.audit_indexes()?;
+        Ok(standing == all)
+    }
+
+    /// How many indexes for heavy auditing stand, of how many.
+    pub(super) fn audit_indexes(&self) -> Result<(usize, usize)> {
+        let (mut standing, mut all) = (0, 0);
         for (name, _) in super::audit_index::indexes() {
-            if !self.has_index(name)? {
-                return Ok(false);
-            }
+            standing += usize::from(self.has_index(name)?);
+            all += 1;
         }
-        Ok(true)
+        Ok((standing, all))
     }
 
     pub(super) fn has_index(&self, name: &str) -> Result<bool> {

@@ -81,8 +81,23 @@ fn a_locked_database_is_busy_and_says_how_to_wait_longer() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let busy = run(&db, &["settle", &token, "--outcome", "not-done", "--as", "olga", "--wait", "50ms"]).failed(3);
     assert!(busy.contains("BUSY") && busy.contains("--wait 30s"), "{busy}");
-    // Reading is not kept waiting.
+    // Reading is not kept waiting, and who waits for nobody still gets what is free.
     run(&db, &["show", &token, "--wait", "50ms"]).done();
+    run(&db, &["show", &token, "--wait", "0s"]).done();
+    other.execute_batch("ROLLBACK").unwrap();
+    run(&db, &["sweep", "--wait", "0s"]).done();
+}
+
+#[test]
+fn a_file_locked_as_a_whole_is_named_by_the_doctor() {
+    let dir = directory();
+    let db = dir.path().join("gate.db");
+    drop(Host::start(&db));
+    let other = rusqlite::Connection::open(&db).unwrap();
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE").unwrap();
+    let doctor = run(&db, &["doctor"]);
+    assert_eq!(doctor.code, 3);
+    assert!(doctor.stdout.contains("Another program holds the file locked"), "{}", doctor.stdout);
 }
 
 #[test]

@@ -87,6 +87,16 @@ fn a_pipe_that_closes_early_is_no_panic() {
 }
 
 #[test]
+fn what_cannot_be_written_is_said_and_shows_in_the_exit_code() {
+    for args in [&["completions", "bash"][..], &["--help"], &["--version"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command(None, args).stdin(Stdio::null()).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(3) && said.contains("OUTPUT"), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn a_pipe_that_closes_in_the_middle_of_an_export_is_no_panic() {
     use std::io::{BufRead as _, BufReader};
     let dir = directory();

@@ -97,7 +97,18 @@ fn an_older_copy_put_back_is_named() {
         "{}",
         doctor.stdout
     );
-    assert!(run(&db, &["sweep"]).failed(3).contains("countersign accept-restore"));
+    // Also those that find nothing to write.
+    let writing: [&[&str]; 5] = [
+        &["sweep"],
+        &["purge", "--older-than", "1d"],
+        &["recover"],
+        &["audit", "index", "on"],
+        &["audit", "index", "off"],
+    ];
+    for verb in writing {
+        let said = run(&db, verb).failed(3);
+        assert!(said.contains("ROLLED_BACK") && said.contains("countersign accept-restore"), "{verb:?}: {said}");
+    }
     assert!(Host::start(&db).tell("plan coats").starts_with("ROLLED_BACK"));
 }
 
@@ -269,6 +280,19 @@ fn a_sound_file_has_no_failure_while_hosts_write_it() {
             assert!(report.level() < Level::Failure, "{report}");
         }
     });
+}
+
+#[test]
+fn indexes_for_auditing_that_were_made_in_part_are_named() {
+    let (_dir, db) = made();
+    is(level(&db, "audit index"), "ok", "off");
+    run(&db, &["audit", "index", "on"]).done();
+    is(level(&db, "audit index"), "ok", "on");
+    let sql = rusqlite::Connection::open(&db).unwrap();
+    sql.execute_batch("DROP INDEX audit_events_by_tool").unwrap();
+    is(level(&db, "audit index"), "warning", " stand");
+    run(&db, &["audit", "index", "on"]).done();
+    is(level(&db, "audit index"), "ok", "on");
 }
 
 #[test]

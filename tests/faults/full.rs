@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use countersign::{Approval, Error, ExecuteError, Gate, NewPlan, Redeem, State};
+use countersign::{Approval, Doctor, Error, ExecuteError, Gate, Level, NewPlan, Redeem, State};
 
 use crate::common::{self, invariants, ledger::Ledger, tools};
 
@@ -170,4 +170,28 @@ fn a_full_disk_stops_each_verb_with_its_first_error_and_the_same_gate_goes_on() 
     }
     println!("a full disk stopped {seen:?}");
     assert!(seen.len() >= 4, "{seen:?}");
+}
+
+#[test]
+fn the_doctor_names_a_disk_without_room_as_what_it_is() {
+    let mounted = Tmpfs::mount(128 * 1024);
+    if !tools::can("root, to mount a small tmpfs", mounted.is_some()) {
+        return;
+    }
+    let disk = mounted.unwrap();
+    let path = disk.0.join("gate.db");
+    let gate = common::builder(&path).open().unwrap();
+    let level = |spare: u64| {
+        let ballast = disk.0.join("ballast");
+        fill(&ballast, spare);
+        let report = Doctor::new(&path).examine();
+        let space = report.checks.iter().find(|check| check.check == "space").unwrap();
+        let found = (space.level, space.advice.is_some());
+        empty(&ballast);
+        found
+    };
+    assert_eq!(level(80 * 1024 * 1024), (Level::Ok, false));
+    assert_eq!(level(40 * 1024 * 1024), (Level::Warning, true));
+    assert_eq!(level(64 * 1024), (Level::Failure, true));
+    drop(gate);
 }

@@ -1,6 +1,6 @@
 //! What can go wrong, what to do about it, and the exit code that says so.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use countersign::Error;
@@ -83,8 +83,10 @@ impl Failure {
 /// A command line that could not be read; or that asked for help, which is no failure.
 pub(crate) fn command_line(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        return match error.print().and_then(|()| io::stdout().flush()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => Failure::from(error).report(&mut Out::new(false)),
+        };
     }
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let json = arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json");
