@@ -51,7 +51,7 @@ pub(crate) fn threads(options: &Options, figures: &mut Figures) {
 }
 
 pub(crate) fn run(options: &Options, figures: &mut Figures) {
-    let (rounds, seconds) = if options.quick { (3, 1.0) } else { (9, 2.0) };
+    let (rounds, seconds) = if options.quick { (5, 0.7) } else { (9, 2.0) };
     let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(".").expect("a directory on this disk");
     let path = directory.path().join("gate.db");
     // Hosts come and go, and one of them is always there: so no round begins with a log that has to grow first.
