@@ -11,6 +11,7 @@ pub(crate) mod world;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign::{Clock as _, Error, Gate, GateBuilder, Outcome, SystemClock, TestClock};
 use serde_json::{Value, json};
@@ -31,7 +32,9 @@ pub(crate) fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
 
 /// A builder with as many readers as `COUNTERSIGN_TEST_READERS` says: everything has to work with one.
 pub(crate) fn builder(path: impl AsRef<Path>) -> GateBuilder {
-    let builder = Gate::builder(path);
+    // A machine may stand still for seconds, and a disk may take tens of milliseconds a commit. A test that waits for BUSY
+    // sets its own deadline.
+    let builder = Gate::builder(path).busy_deadline(Duration::from_secs(120));
     match std::env::var("COUNTERSIGN_TEST_READERS") {
         Ok(readers) => builder.readers(readers.parse().unwrap()),
         Err(_) => builder,

@@ -32,10 +32,14 @@ fn a_thousand_idle_connections_do_not_stop_a_reviewer() {
             let _ = stream.write_all(b"GET /api/plans HTTP/1.1\r\nHost: ");
         }
     }
-    let since = Instant::now();
-    assert_eq!(world.get("/api/plans").send().succeeds()["total"], json!(1));
+    // A machine may stand still for seconds, but hardly three times in a row.
+    let took = [(); 3].map(|()| {
+        let since = Instant::now();
+        assert_eq!(world.get("/api/plans").send().succeeds()["total"], json!(1));
+        since.elapsed()
+    });
+    assert!(took.iter().any(|took| *took < Duration::from_secs(3)), "{took:?}");
     assert_eq!(world.approve(&plan).send().succeeds()["status"], json!("approved"));
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
     // The oldest ones were shown out; the guest was not.
     idle[0].set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     assert_eq!(idle[0].read(&mut [0; 1]).unwrap_or(0), 0);
